@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The training of examples/softgpu without an end, with a line for each step in the file that
-// KANSOKU_STEPS names: what bench_cuda_switch measures.
+// KANSOKU_STEPS names; bench_cuda_switch measures it.
 //   cuda_steps [ROWS]      rows of a batch; the fewer, the more launches a second
 #include "../examples/softgpu/mlp.h"
 #include "step_log.h"

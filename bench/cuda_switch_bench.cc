@@ -86,7 +86,7 @@ struct Reading {
   double own_ns{0}, event_ns{0}, sampled{0}, poller_ns{0};
 };
 
-/// A window: what grew in it, and what a step took, of those behind the first.
+/// A window: growth of the counters in it, and the times of its steps behind the first.
 struct Window {
   Reading grew;
   double steps{0}, cpu_ns{0}, reader_ns{0}, wall_ns{0};
@@ -233,7 +233,7 @@ struct Interval {
   double median{0}, low{0}, high{0};
 };
 
-/// Neighbours stay together: what disturbed one block disturbed the next.
+/// Neighbours stay together: a disturbance of one block disturbs the next.
 Interval interval_of(const std::vector<double>& values) {
   stats::BlockBootstrap draws(values.size(), stats::default_block_length(values.size()), 1);
   std::vector<double> medians, resample;
@@ -258,7 +258,7 @@ std::vector<double> of_blocks(const std::vector<Block>& blocks, const F& value) 
 /// All windows of a condition together.
 struct Sums {
   Reading grew;
-  double steps{0};  // whole windows, first steps included: what the counters saw
+  double steps{0};  // whole windows, first steps included: as the counters saw them
 };
 
 Sums sum(const std::vector<Block>& blocks, std::size_t condition) {

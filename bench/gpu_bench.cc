@@ -68,7 +68,7 @@ Result<double> seconds_of(const Clock& clock, const Work& work) {
   return seconds_between(begin, clock.now());
 }
 
-/// One implementation on so many cores, and what was measured of it: an entry a round.
+/// One implementation on so many cores, and its measurements: an entry a round.
 class Side {
  public:
   virtual ~Side() = default;
@@ -177,7 +177,7 @@ class PoclSide final : public Side {
 struct Contest {
   std::uint32_t cores{1};
   std::unique_ptr<Side> soft, pocl;  // pocl: null where there is none
-  double difference{0};              // between what they computed
+  double difference{0};              // between their results
 };
 
 /// Times of compiling; part of no other time.

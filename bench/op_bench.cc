@@ -134,7 +134,7 @@ std::vector<std::uint32_t> input_words() {
   return words;
 }
 
-/// One form, loaded; and what was measured of it: an entry a round.
+/// One form, loaded, and its measurements: an entry a round.
 class Runner {
  public:
   static Result<Runner> open(const OpCase& op, exec::Memory& memory, std::uint64_t input,

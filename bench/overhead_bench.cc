@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Step-time overhead of probe packs on the example 4-rank job: probes on and off in alternating
 // windows of the same running job, order alternated from pair to pair, recording and file writing
-// included. PACKS is a list for `record`; "watch" is what `profile --watch` costs while it waits,
-// "window:PACKS" what its windows cost.
+// included. PACKS is a list for `record`; "watch" is the cost of `profile --watch` while it waits,
+// "window:PACKS" the cost of its windows.
 //   overhead_bench [PAIRS[40]] [WINDOW_MS[1000]] [PACKS...]
 #include <fmt/format.h>
 #include <sys/stat.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Write and read rates of traces, and their size: a full-operator recording as the writer sees it
 // (four ranks, nested operators, a sequence number on each collective), in memory so that no disk
-// is measured. The peer is zlib's gzip on the same uncompressed trace: what a `.pftrace` costs that
-// is compressed afterwards.
+// is measured. The peer is zlib's gzip on the same uncompressed trace: the cost of a `.pftrace`
+// that is compressed afterwards.
 //   bench_trace [EVENTS[4000000]] [ROUNDS[7]]
 #include <fmt/format.h>
 #include <zlib.h>

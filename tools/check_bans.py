@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the tracked files for what the house does not use: check_bans.py [--root FOLDER] [--list]
 
-Bans look at code without comments and literals; the marks and paths also at comments and at every other text file. A line may
-be excused where it stands, with a reason:  legacy_call();  // allowed: the reason
+Bans look at code without comments and literals; the marks and paths also at comments and at every other text file. A comment
+may not begin with a word that leaves its subject to the code ("What it does."). A line may be excused where it stands, with a
+reason:  legacy_call();  // allowed: the reason
 (`#`, `/*` and `<!--` begin such a comment as well.) The last line says how many lines are excused.
 """
 import re
@@ -49,6 +50,10 @@ BANS = [
     Ban(r"(?<!\boperator )\bnew\b", "one owner: std::make_unique, or std::unique_ptr<T>(new T) where the constructor is private", CPP),
     Ban(r"(?<!= )(?<!=)(?<!\boperator )\bdelete\b", "one owner: std::unique_ptr", CPP),
 ]
+# A comment that begins so is half a sentence: the reader has to find its subject in the code below. "What-if" is a method.
+HALF_SENTENCE = re.compile(r"(?://[/!<]*|/\*+|\s*\*)?\s+((?:Of|What|Whether|Who|Where)\b(?!-))")
+HALF_REMARK = re.compile(r"(?://[/!<]*|/\*+)\s+((?:[Ww]hat|[Ww]hether|[Ww]ho|[Ww]here|Of)\b(?!-))")  # behind code
+COMMENTED_SUFFIXES = source_text.SOURCE_SUFFIXES + (".cu", ".inc")
 # A private constructor is out of make_unique's reach: `new` straight into a unique_ptr is the owner taking over.
 OWNED_NEW = re.compile(r"\bunique_ptr<[^;(){}]*>\s*(?:\w+\s*)?[({]\s*new\b")
 
@@ -76,6 +81,17 @@ def mark_problems(findings, path, text, lines):
         add(findings, path, lines, source_text.line_of(text, match.start()), match.group(0)[:-1], "a path of one machine; make it relative")
 
 
+def comment_problems(findings, path, text, lines):
+    for start, comment in source_text.comments(text):
+        is_remark = text[text.rfind("\n", 0, start) + 1:start].strip() != ""
+        for index, line in enumerate(comment.split("\n")):
+            match = (HALF_REMARK if is_remark and index == 0 else HALF_SENTENCE).match(line)
+            if match:
+                number = source_text.line_of(text, start) + index
+                add(findings, path, lines, number, f"a comment begins with `{match.group(1)}`",
+                    "begin with the thing or a verb: `Result of a run.`, `True if ...`, `Sites that ...`")
+
+
 def licence_problems(findings, path, lines):
     script = lines and lines[0].startswith("#!")
     if (path.endswith(SPDX_SUFFIXES) or script) and not any(SPDX.search(line) for line in lines[:SPDX_LINES]):
@@ -94,6 +110,8 @@ def scan(findings, root):
         licence_problems(findings, path, lines)
         if path.endswith(source_text.SOURCE_SUFFIXES):
             code_problems(findings, path, text, lines)
+        if path.endswith(COMMENTED_SUFFIXES):
+            comment_problems(findings, path, text, lines)
     return count
 
 

@@ -37,6 +37,11 @@ def strip(text, keep_strings=False):
     return _TOKEN.sub(blank, text)
 
 
+def comments(text):
+    """Position and text of every comment; none is inside a literal."""
+    return [(match.start(), match.group(0)) for match in _TOKEN.finditer(text) if match.group("comment")]
+
+
 def tree_files(root):
     """Paths of the tracked files under `root`, sorted; of all files where `root` is no git checkout (a release archive)."""
     if os.path.exists(os.path.join(root, ".git")):

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What the samples share: errors end the program, and results are told in one line.
+// Common part of the samples: errors end the program, and results are told in one line.
 #include <cuda_runtime.h>
 
 #include <cstdio>
@@ -26,7 +26,7 @@ T* upload(const std::vector<T>& host) {
   CHECK(cudaMemcpy(device, host.data(), host.size() * sizeof(T), cudaMemcpyHostToDevice));
   return device;
 }
-// What the device has there, after all work before.
+// Contents of device memory, after all work before.
 template <class T>
 std::vector<T> download(const T* device, size_t count) {
   std::vector<T> host(count);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What device code of these examples needs from the compiler: clang 19's NVPTX builtins, so that no
-// toolkit is necessary. Compile with make_ptx.sh.
+// Compiler interface of these examples' device code: clang 19's NVPTX builtins, so that no toolkit
+// is necessary. Compile with make_ptx.sh.
 
 #define KERNEL extern "C" [[clang::nvptx_kernel]]
 #define SHARED [[clang::loader_uninitialized]] static __attribute__((address_space(3)))

@@ -70,7 +70,7 @@ struct Agent::Impl {
     std::unique_ptr<WindowSource> source;
     Nanos cpu{};
   };
-  std::vector<Asked> sources;  // what rows are made of
+  std::vector<Asked> sources;  // sources of the rows
   std::unique_ptr<JobTable> jobs;
   std::optional<incident::Book> book;
   std::unique_ptr<Outputs> outputs;

@@ -38,8 +38,8 @@ struct AgentOptions {
 /// detectors judge them and tells. One thread does it all but the sending.
 class Agent {
  public:
-  /// kPermission or kUnavailable if nothing could be watched here; what is merely missing (eBPF
-  /// rights, a device library) is logged and named by status().
+  /// kPermission or kUnavailable if nothing could be watched here; a part that is merely missing
+  /// (eBPF rights, a device library) is logged and named by status().
   [[nodiscard]] static Result<std::unique_ptr<Agent>> create(const Clock& clock,
                                                              const sys::Procfs& procfs,
                                                              AgentOptions options);
@@ -47,7 +47,7 @@ class Agent {
   Agent(const Agent&) = delete;
   Agent& operator=(const Agent&) = delete;
 
-  /// Watches until `should_stop` or the duration is over; stores what was learnt. Blocks.
+  /// Watches until `should_stop` or the duration is over; stores the learnt models. Blocks.
   [[nodiscard]] Result<void> run(const std::function<bool()>& should_stop);
 
  private:

@@ -17,15 +17,15 @@ struct MetricFeature {
   capture::Statistic statistic{};
   std::size_t feature{0};  // index in detect::known_features()
 };
-/// The features that packs make of their metrics. Adds to detect::known_features() what packs
-/// define. An error names the pack and the feature.
+/// The features that packs make of their metrics. Adds the packs' definitions to
+/// detect::known_features(). An error names the pack and the feature.
 [[nodiscard]] Result<std::vector<MetricFeature>> metric_features(
     const std::vector<capture::Pack>& packs, const capture::MetricTable& metrics);
 
-/// The calls that probes count, and what the kernel tells of threads.
+/// The calls that probes count, and the kernel's counters of threads.
 class CallSource final : public WindowSource {
  public:
-  /// `rules`: what is made of the metrics.
+  /// `rules`: the features that are made of the metrics.
   explicit CallSource(const std::vector<MetricFeature>& rules) : rules_(rules) {}
 
   [[nodiscard]] std::string_view name() const override { return "calls"; }

@@ -39,8 +39,8 @@ struct StuckLook {
   capture::hang::HangLook hang;
 };
 
-/// Makes incidents of operations that do not end: one a job at a time. Pure but for what it
-/// remembers. Single-threaded.
+/// Makes incidents of operations that do not end: one a job at a time. Pure but for its memory of
+/// earlier windows. Single-threaded.
 class StuckJobs {
  public:
   /// Judges all processes of jobs with a process that may be stuck, together, in the window that
@@ -58,8 +58,8 @@ class StuckJobs {
 };
 
 /// The CUDA library inside of the watched processes (docs/cuda.md): keeps it awake, one operation
-/// in N timed, and makes features and incidents of what it tells. Yields to whoever records, and
-/// holds it again afterwards. Processes without the library have no such features.
+/// in N timed, and makes features and incidents of its data. Yields to a recording, and holds it
+/// again afterwards. Processes without the library have no such features.
 class CudaSource final : public WindowSource {
  public:
   /// Clock and procfs are borrowed.

@@ -13,7 +13,7 @@ namespace kansoku::agent {
 
 /// Keeps watching cheap: takes off the probes that are hit too often, and slows the agent's own
 /// looks, when either costs more than the budget; puts them back after a while, later each time.
-/// Pure: told what happened, says what to change. Single-threaded, deterministic.
+/// Pure: it takes the costs, and returns the changes to make. Single-threaded, deterministic.
 class Governor {
  public:
   struct Options {
@@ -24,7 +24,7 @@ class Governor {
     std::string_view name;
     std::uint64_t hits{0};  // in the window, of the process that hit it most
     bool enabled{true};
-    double call_s{0};  // what a call costs the process, begin and end
+    double call_s{0};  // cost of a call to the process, begin and end
   };
   struct Change {
     std::size_t entry{0};

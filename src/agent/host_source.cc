@@ -31,7 +31,8 @@ struct Readings {
   BootTime tcp_read_at{};
 };
 
-/// Connections are not looked at in every window: what they moved since is told for one window.
+/// Connections are not looked at in every window: their bytes since the last look are told for one
+/// window.
 void add_connections(const sys::ProcessTcp& tcp, const capture::WatchWindow& window,
                      Readings& before, detect::Window& row) {
   const Nanos since = window.end - before.tcp_read_at;

@@ -141,7 +141,7 @@ Result<void> IncidentRecorder::make_room() const {
     std::error_code error;
     return std::filesystem::remove(one.path, error);
   };
-  // None is being made: what was begun is of an agent that was killed.
+  // None is being made: a begun one is of an agent that was killed.
   std::erase_if(kept,
                 [&](const Kept& one) { return one.path.extension() == kPart && remove(one); });
   std::uint64_t bytes = 0;
@@ -154,7 +154,7 @@ Result<void> IncidentRecorder::make_room() const {
     bytes -= oldest.bytes;
     --left;
   }
-  // The disk is others', too: half of what is free stays free.
+  // The disk is others', too: half of the free space stays free.
   if (free_bytes(folder) / 2 < options_.file_bytes_max)
     return Error{Code::kLimit, fmt::format("less than {} MB are free in {}",
                                            2 * options_.file_bytes_max >> 20U, folder)};

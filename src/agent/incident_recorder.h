@@ -18,8 +18,8 @@ namespace kansoku::agent {
 
 struct IncidentRecording {
   Nanos duration{};                                 // of one; 0: incidents are not recorded
-  std::vector<capture::Pack> packs;                 // what is recorded
-  std::size_t count_max{20};                        // of those that are kept; the oldest goes
+  std::vector<capture::Pack> packs;                 // probes to record
+  std::size_t count_max{20};                        // limit of kept recordings; the oldest goes
   std::uint64_t bytes_max{std::uint64_t{1} << 30};  // of all that are kept
   std::uint64_t file_bytes_max{std::uint64_t{256} << 20};  // of one: it ends there
   Nanos pause{std::chrono::minutes{10}};                   // of one job, from one to the next
@@ -29,13 +29,13 @@ struct IncidentRecording {
 [[nodiscard]] std::string recording_path(const std::string& state_folder, const std::string& id);
 
 /// Records the processes of incidents as they begin, one recording at a time, on a thread of its
-/// own: whatever becomes of it, watching goes on. To be used by one thread.
+/// own: watching goes on, even if a recording fails. To be used by one thread.
 class IncidentRecorder {
  public:
   /// `state_folder` is there. Clock and procfs are borrowed, and asked by the other thread, too.
   IncidentRecorder(const Clock& clock, const sys::Procfs& procfs, IncidentRecording options,
                    std::string state_folder, std::function<void(const std::string&)> log);
-  /// Ends the recording that runs; what it has is kept.
+  /// Ends the recording that runs; its data so far are kept.
   ~IncidentRecorder();
   IncidentRecorder(const IncidentRecorder&) = delete;
   IncidentRecorder& operator=(const IncidentRecorder&) = delete;
@@ -68,7 +68,7 @@ class IncidentRecorder {
   std::unique_ptr<Running> running_;
   std::map<std::string, BootTime> last_of_job_;  // bounded
   Counters counters_;
-  double cpu_s_{0};  // of those that are over
+  double cpu_s_{0};  // of recordings that are over
 };
 
 }  // namespace kansoku::agent

@@ -22,7 +22,7 @@ bool is_option(std::string_view word) {
   return word.size() > 1 && word.front() == '-' && (word[1] < '0' || word[1] > '9');
 }
 
-/// Options whose values say when or where a job runs, not what it is.
+/// Options whose values say when or where a job runs, not its kind.
 bool is_run_option(std::string_view option) {
   static constexpr std::array<std::string_view, 22> kParts{
       "port",  "seed",   "rank",       "node", "addr", "host", "id",   "step",
@@ -32,7 +32,7 @@ bool is_run_option(std::string_view option) {
                      [&](std::string_view part) { return option.find(part) != option.npos; });
 }
 
-/// Names of what nobody else may see.
+/// Names of values that nobody else may see.
 bool is_secret_option(std::string_view option) {
   static constexpr std::array<std::string_view, 12> kParts{
       "key",  "token",  "secret",  "pass",   "pwd",   "auth",
@@ -67,7 +67,7 @@ bool may_be_secret(std::string_view word) {
   return word.size() >= kLongChars && digits >= kManyDigits;
 }
 
-/// A word as the key may have it: of what may be a secret its hash, or nothing but that it was
+/// A word as the key may have it: for a possible secret its hash, or only the note that it was
 /// there: a short password is easily found by its hash.
 std::string veiled(std::string_view word) {
   if (word.find('@') != word.npos) return "~";  // name:password@host
@@ -95,8 +95,8 @@ class KeyWriter {
   void add(std::string_view word) {
     const auto equal = word.find('=');
     if (takes_value(word)) {
-      // A password may begin with a dash. If the word was an option after all, what follows it may
-      // be a secret of its own.
+      // A password may begin with a dash. If the word was an option after all, the next word may be
+      // a secret of its own.
       option_ = is_secret_option(option_) && is_option(word) ? word : std::string_view{};
     } else if (equal != word.npos) {
       put(setting(word.substr(0, equal), word.substr(equal + 1)));
@@ -133,7 +133,7 @@ std::string command_key(std::span<const std::string> untrusted_arguments) {
   KeyWriter writer;
   for (std::size_t i = 0; i < untrusted_arguments.size(); ++i) {
     const std::string& word = untrusted_arguments[i];
-    if (word == "-c") {  // what follows is code
+    if (word == "-c") {  // the next word is code
       std::string code;
       for (const std::string& part : untrusted_arguments.subspan(i + 1))
         code += " " + part;

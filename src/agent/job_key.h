@@ -18,7 +18,7 @@ namespace kansoku::agent {
 [[nodiscard]] std::string command_key(std::span<const std::string> untrusted_arguments);
 
 /// Key of the model of the job that a process belongs to, on this machine. `world_size`: of the
-/// job; 1 for what is no rank.
+/// job; 1 for a process that is no rank.
 [[nodiscard]] detect::JobModel::Key job_key(const capture::JobProcess& process,
                                             std::int32_t world_size, const std::string& hardware);
 

@@ -35,8 +35,8 @@ struct JobTableOptions {
   std::function<void(const std::string&)> log;
 };
 
-/// The jobs that run here and their detectors. Models are kept in a folder, one file for what a job
-/// is, so that its next run is judged from the start. Single-threaded.
+/// The jobs that run here and their detectors. Models are kept in a folder, one file for each kind
+/// of job, so that its next run is judged from the start. Single-threaded.
 class JobTable {
  public:
   static constexpr std::size_t kJobsMax = 256, kJobsOfUserMax = kJobsMax / 2;
@@ -54,9 +54,10 @@ class JobTable {
   /// The same of a window that is not to be judged: jobs that are over are forgotten, no more.
   [[nodiscard]] std::vector<incident::Observation> pass(std::int64_t wall_ns, BootTime now,
                                                         const std::vector<FeatureRow>& rows);
-  /// Ends what is open and stores the models.
+  /// Ends open incidents and stores the models.
   [[nodiscard]] std::vector<incident::Observation> finish(std::int64_t wall_ns);
-  /// The operator's label on what was reported; false if its job is over, or the episode long ago.
+  /// The operator's label on a reported incident; false if its job is over, or the episode long
+  /// ago.
   bool take_label(const incident::Reporter& reporter, trace::IncidentLabel label);
 
   struct JobStatus {
@@ -90,7 +91,7 @@ class JobTable {
   [[nodiscard]] std::optional<detect::JobModel> read_model(const std::string& path);
   void save(Job& job);
   /// Runs of jobs that were not seen for kRunIsOverAfter windows, and jobs that were not for
-  /// kForgetAfter; the ends of what was wrong.
+  /// kForgetAfter; the ends of their incidents.
   void forget(std::int64_t wall_ns, BootTime now, std::vector<incident::Observation>& out);
 
   JobTableOptions options_;

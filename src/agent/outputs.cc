@@ -325,7 +325,7 @@ void Outputs::on_incident(const incident::Notice& notice) {
 
 void Outputs::finish(std::int64_t wall_ns, BootTime now) {
   Impl& impl = *impl_;
-  impl.history.reset();  // writes what waits
+  impl.history.reset();  // writes waiting rows
   if (impl.fleet) impl.fleet->finish(wall_ns, now);
   if (impl.webhook) static_cast<void>(impl.webhook->poster().drain(kFinishLimit));
   if (impl.otlp) static_cast<void>(impl.otlp->drain(kFinishLimit));

@@ -48,8 +48,8 @@ struct AgentFigures {
   std::uint64_t resident_bytes{0}, probe_hits{0}, lost{0};
   std::size_t process_count{0};
   double own_share{0};            // of a core, a moving mean
-  std::size_t lowered_probes{0};  // entries of the pack that are off for what they cost
-  int slowness{1};                // windows between two looks at what is costly
+  std::size_t lowered_probes{0};  // entries of the pack that are off for their cost
+  int slowness{1};                // windows between two looks at costly data
   bool is_paused{false};          // nothing is judged
 };
 
@@ -59,9 +59,9 @@ struct Delivery {
   exporter::HttpPoster::Counts counts;
 };
 
-/// Everything that leaves the agent: metrics, what is told of incidents, history, summaries. Data
-/// that cannot be written or sent are counted and never stop watching. One thread calls; sending
-/// has threads of its own.
+/// Everything that leaves the agent: metrics, notices of incidents, history, summaries. Data that
+/// cannot be written or sent are counted and never stop watching. One thread calls; sending has
+/// threads of its own.
 class Outputs {
  public:
   /// Errors name the option that cannot be served: a port in use, an address that is none, a file
@@ -76,7 +76,7 @@ class Outputs {
                  const std::vector<JobTable::JobStatus>& jobs, const incident::Book& book,
                  const AgentFigures& figures);
   void on_incident(const incident::Notice& notice);
-  /// Writes what waits, and sends it, each target for two seconds at most.
+  /// Writes and sends all that waits, each target for two seconds at most.
   void finish(std::int64_t wall_ns, BootTime now);
 
   /// Counts of the messages to each target there is.

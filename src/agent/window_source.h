@@ -14,8 +14,8 @@
 
 namespace kansoku::agent {
 
-/// Something that tells how the watched processes fare: what the rows of a window are made of. It
-/// owns what it remembers from window to window, and its counters. All calls come from one thread.
+/// Source of the features of watched processes: the rows of a window are made of these. It owns its
+/// state from window to window, and its counters. All calls come from one thread.
 class WindowSource {
  public:
   WindowSource() = default;
@@ -26,7 +26,7 @@ class WindowSource {
   /// "devices": for people and the status.
   [[nodiscard]] virtual std::string_view name() const = 0;
   /// Gives the features that it knows of to `rows`, which are those of the window. Without
-  /// `is_full` watching costs too much: whatever is dear is not read this time.
+  /// `is_full` watching costs too much: costly data are not read this time.
   virtual void fill(const capture::WatchWindow& window, bool is_full,
                     std::vector<FeatureRow>& rows) = 0;
   /// Observations of the last window that are in no row of it.

@@ -320,7 +320,7 @@ TEST(HostSource, TellsWhatTheKernelCountsAndConnectionsInFullWindowsOnly) {
   const std::string text(10'000, 'x');
   ASSERT_EQ(::send(connection.client.raw(), text.data(), text.size(), 0), 10'000);
   EXPECT_TRUE(std::isnan(value(fill(false), "tcp_bytes")));
-  // Over the two windows since the last look; what the kernel counts late comes in a later one.
+  // Over the two windows since the last look; late counts of the kernel come in a later one.
   double bytes = 2 * value(fill(true), "tcp_bytes");
   EXPECT_TRUE(sys::poll_for_test([&] {
     if (bytes >= 20'000) return true;

@@ -35,7 +35,7 @@ struct Attachment {
 
 /// Settings of an attacher that differ between recording and watching.
 struct AttachPolicy {
-  std::uint8_t sinks{WIRE_SINK_RING};  // where the calls go
+  std::uint8_t sinks{WIRE_SINK_RING};  // destinations of the calls
   /// Each entry of a pack has links of its own, so that a costly one can be taken off alone;
   /// otherwise a file has one set of them.
   bool links_by_entry{false};
@@ -63,7 +63,8 @@ struct AttacherOptions {
 
 /// Attaches the function and USDT probes of packs to library files. Each file is looked at once,
 /// since its probes fire in every process that maps it. Files are others': they are opened without
-/// waiting, read within bounds, and what cannot be opened now is tried again. Single-threaded.
+/// waiting, read within bounds, and a file that cannot be opened now is tried again.
+/// Single-threaded.
 class Attacher {
  public:
   /// Borrows engine, procfs and table. Metering takes the metered entries of the packs only.
@@ -83,7 +84,7 @@ class Attacher {
   [[nodiscard]] Result<void> preload(const std::string& path);
   /// True if a file of this process could not be opened and may be now.
   [[nodiscard]] bool wants_again(std::int32_t pid) const { return refused_.contains(pid); }
-  /// Attaches what could not be attached.
+  /// Attaches the files that could not be attached.
   void retry();
 
   /// Takes all its probes off, or puts them back, but for those whose entries are off.
@@ -101,7 +102,7 @@ class Attacher {
   [[nodiscard]] bool is_entry_enabled(std::size_t entry) const {
     return entries_.at(entry).enabled;
   }
-  /// About what a call of an entry costs the process that makes it, begin and end.
+  /// Approximate cost of a call of an entry, begin and end, to the process that makes it; seconds.
   [[nodiscard]] double call_seconds(std::size_t entry) const;
   /// True if calls of this probe are seen at present.
   [[nodiscard]] bool is_probe_on(std::uint32_t probe) const;
@@ -140,14 +141,14 @@ class Attacher {
     auto operator<=>(const FileIdentity&) const = default;
   };
   struct File {
-    sys::Fd fd;        // keeps what was mapped, whatever happens to its name and to its first user
+    sys::Fd fd;        // keeps the mapped file, whatever happens to its name and to its first user
     std::string path;  // "/proc/self/fd/N"
     std::string shown_path;  // as its first user sees it
     std::vector<LinkSet> links;
     std::vector<std::uint32_t> numbers;  // of its probes
     std::set<std::uint64_t> places;      // file offsets of functions with a probe
     std::size_t mapped_count{0};
-    std::uint32_t user{0};  // who mapped it first: it is of that user's share
+    std::uint32_t user{0};  // the first user that mapped it: it is of that user's share
   };
   /// Identity of a file in mappings: device, inode; and the process, if the file opened under the
   /// name is not surely the mapped one.
@@ -178,7 +179,7 @@ class Attacher {
 
   bpf::Engine& engine_;
   const sys::Procfs& procfs_;
-  std::vector<Pack> packs_;  // what is resolved points into them
+  std::vector<Pack> packs_;  // resolved probes point into them
   ProbeTable& probes_;
   std::function<void(const std::string&)> log_;
   AttacherOptions options_;

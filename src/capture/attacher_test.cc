@@ -220,7 +220,7 @@ TEST_F(MeteringTest, AFileSystemThatDoesNotAnswerCostsItsFileOnly) {
   EXPECT_EQ(attacher_->counters().failed, 1U) << "told once, and no second thread";
 }
 
-// A process can mount what it likes over the library that it has mapped, in a namespace of its own.
+// A process can mount any file over the library that it has mapped, in a namespace of its own.
 TEST_F(MeteringTest, AnotherFileUnderTheNameStandsForItsProcessAlone) {
   const Sibling other;
   const std::string real = library("libx.so.1"), junk = folder_ + "libx.so.2";

@@ -64,7 +64,7 @@ std::uint64_t flow_of(std::int32_t pid, std::uint64_t image, std::uint32_t corre
 std::uint64_t correlation_of(std::uint64_t image, std::uint32_t correlation) {
   return ((image - 1) << 32) | correlation;
 }
-/// In names of what there is once a program: the first one of a process has its number alone.
+/// In names of things that a program has once: the first one of a process has its number alone.
 std::string program_name(std::int32_t pid, std::uint64_t image) {
   return image == 1 ? std::to_string(pid) : fmt::format("{}.program{}", pid, image);
 }
@@ -190,7 +190,7 @@ void CudaSource::write_totals(const Watched& process, BootTime now) {
     if (count > 0) writer_.metadata(prefix + "graphs." + what, fmt::format("count={}", count), now);
 }
 
-/// "kansoku.cuda.device.N": what gpu/activity computes occupancies from.
+/// "kansoku.cuda.device.N": gpu/activity computes occupancies from it.
 void CudaSource::write_devices(const Watched& process, BootTime now) {
   for (std::uint32_t i = 0; i < WIRE_CUDA_CONTEXTS_MAX; ++i) {
     const cuda::ContextInfo context = process.channel->context(i);
@@ -218,7 +218,7 @@ void CudaSource::close(Watched& process, BootTime now) {
 }
 
 /// The news of an exec may be older than the look at the new program: its library goes on, since
-/// what it records between two recorders is nobody's.
+/// its records between two recorders are nobody's.
 void CudaSource::renew(std::int32_t pid) {
   const auto known = processes_.find(pid);
   if (known == processes_.end() || !known->second.channel->is_still_there()) forget(pid);
@@ -714,7 +714,7 @@ const std::string& CudaSource::stack_text(Watched& process, std::int64_t number)
              symbols_.text(process.pid, addresses, clock_.now(), kStackFramesShown);
 }
 
-/// Driver bytes that are live, of what was allocated since the library was switched on.
+/// Live driver bytes, of allocations since the library was switched on.
 void CudaSource::count_memory(Watched& process, const wire_cuda_record& record,
                               std::uint32_t what) {
   if ((what != WIRE_CUDA_ALLOC && what != WIRE_CUDA_FREE) || (record.flags & WIRE_CUDA_FAILED) != 0)
@@ -736,7 +736,7 @@ void CudaSource::count_memory(Watched& process, const wire_cuda_record& record,
   if (!process.is_memory_declared)
     process.memory = writer_.counter_track(process.track, "device memory, live", "bytes");
   process.is_memory_declared = true;
-  // An allocation is there when its call returns; what is released is gone when the call begins.
+  // An allocation is there when its call returns; a released one is gone when the call begins.
   const auto begin = boot_time(static_cast<std::int64_t>(record.host_begin_ns));
   writer_.counter(process.memory, what == WIRE_CUDA_ALLOC ? begin + Nanos{record.host_ns} : begin,
                   static_cast<double>(process.live_bytes));

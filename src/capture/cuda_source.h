@@ -61,7 +61,7 @@ class CudaSource final : public Source {
   void add_problems(std::vector<std::string>& out) const override;
 
  private:
-  /// The event clock of a context, and what it says of itself.
+  /// The event clock of a context, and its own word on itself.
   struct ContextClock {
     explicit ContextClock(const std::string& name) : clock(name) {}
     DeviceClock clock;
@@ -81,7 +81,7 @@ class CudaSource final : public Source {
     std::string name;
     std::uint32_t number{0};
     std::int32_t device{-1};
-    DeviceTime end;  // of what was written last
+    DeviceTime end;  // of the last record that was written
   };
   /// A track for slices that may lap over those of the ones before it.
   struct Lane {

@@ -46,7 +46,7 @@ std::optional<std::string_view> record_text(const wire_event& head,
   return std::nullopt;
 }
 
-// True if a record has what its layout promises.
+// True if a record has all that its layout promises.
 bool has_layout(const wire_event& head, std::span<const std::byte> record) {
   static constexpr std::array<std::size_t, 4> kBytes{sizeof(wire_event), sizeof(wire_args),
                                                      sizeof(wire_text), sizeof(wire_long_text)};
@@ -272,7 +272,7 @@ const Arg* Decoder::arg_of(std::string_view name) {
   return found == args_.end() ? nullptr : &*found;
 }
 
-// The product of what the pack says, if all of it could be read.
+// The product of the pack's captures, if all of it could be read.
 std::optional<std::uint64_t> Decoder::bytes_of(const ProbeInfo& probe) {
   if (probe.bytes.empty()) return std::nullopt;
   std::uint64_t product = 1;

@@ -60,8 +60,8 @@ class Decoder {
   /// Writes the begins of all calls that are open now, with their own times: after the writer was
   /// restarted.
   void reopen_calls();
-  /// The probes of windows are put on at `now`: of what began before neither end nor begin was
-  /// seen.
+  /// The probes of windows are put on at `now`: of calls that began before, neither end nor begin
+  /// was seen.
   void begin_window(BootTime now) { window_begin_ = now; }
   /// Forgets the open calls of probes of windows, which were taken off: their ends never come.
   void end_window();
@@ -106,7 +106,7 @@ class Decoder {
     trace::TrackHandle track{};
     std::vector<OpenCall> open;
     std::string stack{};           // of the call that begins next
-    std::uint32_t stack_probe{0};  // of which probe it is
+    std::uint32_t stack_probe{0};  // probe of that stack
   };
 
   Thread& thread_of(const wire_event& head);

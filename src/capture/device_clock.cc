@@ -47,7 +47,7 @@ void DeviceClock::add(std::int64_t device_ns, BootTime before, BootTime after) {
   if (readings_.empty()) base_ns_ = reading.low_ns;
   readings_.push_back(reading);
   if (readings_.size() <= kReadingsMax) return;
-  // The one that bounds least now goes: the widest, with what it lost by its age.
+  // The one that bounds least now goes: the widest, counting its loss by age.
   const auto width = [&](const Reading& one) {
     return static_cast<double>(one.high_ns - one.low_ns) +
            2 * kDriftMax * static_cast<double>(device_ns - one.device_ns);

@@ -41,7 +41,7 @@ class DeviceClock {
   [[nodiscard]] bool keeps_pace() const { return keeps_pace_; }
   /// Writes the present map into the trace: metadata "kansoku.clock.NAME", "offset_ns=... at_ns=...
   /// error_ns=... drift_max=... restarts=...": boot time = device time + offset, at that device
-  /// time. `worst`: the largest error of what was mapped, "worst_error_ns=..." unless it is 0.
+  /// time. `worst`: the largest error of the mapped times, "worst_error_ns=..." unless it is 0.
   void write(trace::Writer& writer, BootTime now, Nanos worst = {}) const;
 
  private:

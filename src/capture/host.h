@@ -10,7 +10,7 @@
 
 namespace kansoku::capture {
 
-/// Tries an attach mode on a function of this program; the error says what refused it. Needs the
+/// Tries an attach mode on a function of this program; the error names the refusal. Needs the
 /// rights of a recording.
 [[nodiscard]] Result<void> try_attach_mode(bpf::AttachMode mode);
 

@@ -28,8 +28,8 @@ struct HostReading {
   std::optional<sys::ProcessTcp> tcp;
 };
 
-/// Reads what the kernel counts for processes anyway, each counter in this one place. Keeps files
-/// open from reading to reading. Single-threaded.
+/// Reads the kernel's own counters of processes, each counter in this one place. Keeps files open
+/// from reading to reading. Single-threaded.
 class HostReader {
  public:
   /// `connections`: how they are read.

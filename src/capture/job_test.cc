@@ -93,7 +93,7 @@ TEST(RankFacts, RefusesNumbersThatAreNone) {
   }
   EXPECT_EQ(facts({{"RANK", "1048574"}, {"WORLD_SIZE", "1048575"}}),
             "localhost: 1048574 -1 1048575");
-  // Not cut to what would be a number.
+  // Not cut down to a number.
   EXPECT_EQ(facts({{"RANK", std::string(128, '0') + "x"}, {"WORLD_SIZE", "2"}}), kNothing);
   EXPECT_EQ(facts({{"RANK", std::string(200, '0') + "1"}, {"WORLD_SIZE", "2"}}),
             "localhost: 1 -1 2");

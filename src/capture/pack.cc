@@ -584,12 +584,12 @@ Result<std::vector<Pack>> select_packs(const std::vector<Pack>& known, std::stri
   return chosen;
 }
 
-// Each star takes as little as it can, and only the last one seen ever takes more: what the earlier
-// ones left matches all the same. So the time is at most the product of the two lengths.
+// Each star takes as little as it can, and only the last one seen ever takes more: the rest of the
+// earlier ones matches all the same. So the time is at most the product of the two lengths.
 bool glob_match(std::string_view glob, std::string_view text, std::string_view* first_star) {
   constexpr auto kNone = std::string_view::npos;
   const auto first = glob.find('*');
-  std::size_t star = kNone;  // the last star seen, and where in `text` what it takes ends
+  std::size_t star = kNone;  // the last star seen, and the end of its match in `text`
   std::size_t star_end = 0;
   std::size_t first_end = 0;
   std::size_t at = 0;

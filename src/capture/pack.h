@@ -50,7 +50,7 @@ struct TypeValue {
   std::uint8_t bytes{0};  // size of one element of that type
 };
 
-/// The scopes whose names begin so, and what they are totalled under.
+/// The scopes whose names begin so, and the metric of their totals.
 struct ScopeMetric {
   std::string prefix;  // at most WIRE_PREFIX_BYTES characters
   std::string metric;
@@ -62,13 +62,13 @@ struct FunctionProbes {
   std::vector<std::string> symbols;  // globs of the demangled name without its parameter list
   std::vector<std::string> exclude;
   std::string category;
-  std::string title;  // "" = the demangled name; "{1}" is what the first * of the glob matched
+  std::string title;  // "" = the demangled name; "{1}" is the match of the glob's first *
   ProbeKind kind{ProbeKind::kCall};
   bool at_end{false};      // one record a call, at its return: half the cost, but a call that never
                            // returns is not seen
   bool is_sampled{false};  // the ends of the calls that begin in a slice of each second; of others
                            // the begin
-  bool has_frames{false};  // who makes each call: a native stack
+  bool has_frames{false};  // takes the caller of each call: a native stack
   bool until_named{false};   // taken off when every kernel that is launched has a name
   bool is_optional{false};   // that some of them are missing is not worth a word
   bool never_throws{false};  // no exception ever leaves them: the kernel's return probes are safe
@@ -82,7 +82,7 @@ struct FunctionProbes {
   std::string type;                      // capture that chooses another factor; "" = none does
   std::vector<TypeValue> type_values;    // by the value of that capture
   // Use of the calls by `kansoku watch`; recordings ignore these.
-  std::string metric;               // what they are totalled under; "" = not metered
+  std::string metric;               // name of their totals; "" = not metered
   bool steps{false};                // also the times from call to call, and from return to call
   bool is_helper{false};            // calls that helpers of other processes make, too
   std::vector<ScopeMetric> scopes;  // of kScope, in place of `metric`
@@ -115,7 +115,7 @@ struct FeatureRule {
   struct Definition {
     std::string layer, meaning;
     double floor{0};  // in the unit: differences below it mean nothing
-    int worse{0};     // +1: more is worse; -1: less is; 0: it follows from what the job does
+    int worse{0};     // +1: more is worse; -1: less is; 0: it follows from the job's work
   };
   std::optional<Definition> definition{};
 };
@@ -131,7 +131,7 @@ struct TracepointProbes {
   bool host{false};  // not filtered by process
 };
 
-/// A probe pack: data that says what to observe. Users may add their own files.
+/// A probe pack: data that names the calls to observe. Users may add their own files.
 struct Pack {
   std::string name, description, path;
   bool is_default{false};
@@ -146,7 +146,7 @@ struct Pack {
 };
 
 /// Parses a pack. Unknown keys are errors, so that a typing mistake does not silently observe less.
-/// kCorrupt names file, place and what was expected.
+/// kCorrupt names file, place and the expected value.
 [[nodiscard]] Result<Pack> parse_pack(std::string_view untrusted_toml, const std::string& path);
 
 /// All packs of the folders, by name; a later folder replaces a pack of the same name of an earlier
@@ -154,16 +154,16 @@ struct Pack {
 [[nodiscard]] Result<std::vector<Pack>> load_packs(const std::vector<std::string>& folders);
 
 /// The packs that a list such as "default,torch-ops", "torch,-sched" or "./my.toml" selects from
-/// `known`, each once. kNotFound names the unknown one and lists what there is.
+/// `known`, each once. kNotFound names the unknown one and lists the known ones.
 [[nodiscard]] Result<std::vector<Pack>> select_packs(const std::vector<Pack>& known,
                                                      std::string_view list);
 
-/// "arg0", "arg1->8->0:u32", "ret:u32", "arg2->0->16:str", "out:arg0->0". kCorrupt says what is
-/// wrong.
+/// "arg0", "arg1->8->0:u32", "ret:u32", "arg2->0->16:str", "out:arg0->0". kCorrupt names the
+/// mistake.
 [[nodiscard]] Result<CaptureDef> parse_capture(std::string_view name, std::string_view expression);
 
-/// True if `text` matches `glob` (only * is special); `first_star`, if not null, gets what the
-/// first * matched.
+/// True if `text` matches `glob` (only * is special); `first_star`, if not null, gets the match of
+/// the first *.
 [[nodiscard]] bool glob_match(std::string_view glob, std::string_view text,
                               std::string_view* first_star = nullptr);
 /// As glob_match for any of the globs separated by '|'.

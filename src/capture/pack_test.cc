@@ -519,7 +519,7 @@ TEST(Glob, MatchesStarsOnly) {
   }
 }
 
-// By trying all that each star can take. Returns what the first one takes at least.
+// By trying all that each star can take. Returns the least match of the first one.
 std::optional<std::string_view> slow_match(std::string_view glob, std::string_view text) {
   if (glob.empty()) return text.empty() ? std::optional(std::string_view()) : std::nullopt;
   if (glob[0] != '*') {

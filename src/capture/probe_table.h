@@ -26,7 +26,7 @@ struct ProbeInfo {
   std::vector<std::string> bytes{};      // as of FunctionProbes
   std::string type{};                    // as of FunctionProbes
   std::vector<TypeValue> type_values{};  // as of FunctionProbes
-  std::string metric{};                  // what its totals count for
+  std::string metric{};                  // metric of its totals
   std::size_t entry{0};                  // of Attacher
   bool is_free{false};                   // the number may be given again
 };

@@ -501,7 +501,7 @@ void Recorder::note_stop(int signal) {
 Result<void> Recorder::begin_window(ByteSink& sink) {
   Impl& impl = *impl_;
   CHECK(!impl.options.watch_packs.empty() && !impl.is_open);
-  impl.drain();  // what happened before belongs to no window
+  impl.drain();  // events from before belong to no window
   const BootTime now = impl.clock.now();
   TRY_VOID(impl.writer->restart(sink, now));
   impl.is_open = true;

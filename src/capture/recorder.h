@@ -40,7 +40,7 @@ struct RecordStatus {
 };
 
 struct RecorderOptions {
-  std::vector<Pack> packs;                     // what to observe
+  std::vector<Pack> packs;                     // probes to attach
   std::optional<bpf::AttachMode> attach_mode;  // only this one; otherwise the best that works
   std::vector<std::string> libraries{};        // attached before a process maps them
   double cuda_budget{
@@ -58,7 +58,7 @@ struct RecorderOptions {
   std::function<void(const std::string&)>
       log;  // lifecycle and warnings, one line each; may be empty
   std::function<void(const std::string&)>
-      detail;  // of each file: what was attached, and what was not; also in problems()
+      detail;  // told of each attached file, and of failures; those also in problems()
 };
 
 /// Records processes into a trace. One thread does it all: drains the ring, samples Python stacks,
@@ -66,9 +66,9 @@ struct RecorderOptions {
 /// observed processes are never stopped or written to. Sink, clock and procfs are borrowed.
 class Recorder {
  public:
-  /// Loads and attaches what belongs to no file. Without BPF rights the recorder still works
-  /// (Python stacks only) and the trace says what is missing; only a forced attach mode that fails
-  /// is an error.
+  /// Loads and attaches the probes that belong to no file. Without BPF rights the recorder still
+  /// works (Python stacks only) and the trace names the missing parts; only a forced attach mode
+  /// that fails is an error.
   [[nodiscard]] static Result<std::unique_ptr<Recorder>> create(ByteSink& sink, const Clock& clock,
                                                                 const sys::Procfs& procfs,
                                                                 RecorderOptions options);
@@ -76,8 +76,8 @@ class Recorder {
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
-  /// Observes a process and everything it will start; with `with_children` also what runs below it
-  /// now.
+  /// Observes a process and everything it will start; with `with_children` also all that run below
+  /// it now.
   [[nodiscard]] Result<void> observe(std::int32_t pid, bool with_children);
 
   /// Called about every 500 ms and at the end; false ends the recording.
@@ -91,8 +91,8 @@ class Recorder {
   /// once, and everything goes to `sink` (borrowed until end_window()) as a trace of its own, which
   /// begins with the calls that are open now.
   [[nodiscard]] Result<void> begin_window(ByteSink& sink);
-  /// Closes it: the full set is detached, what waits in the ring is written, the sink let go. A
-  /// write error of the window comes back.
+  /// Closes it: the full set is detached, waiting records of the ring are written, the sink let go.
+  /// A write error of the window comes back.
   [[nodiscard]] Result<void> end_window();
   /// The observed processes that stand for a rank, by pid.
   [[nodiscard]] std::map<std::int32_t, Place> ranks() const;
@@ -100,8 +100,8 @@ class Recorder {
   /// One more fact for the trace that is open, by key.
   void add_metadata(std::string_view key, const std::string& value);
 
-  /// The observed processes are asked to end by a signal that came to the recorder: what they do
-  /// from now on says nothing about them. The first time counts.
+  /// The observed processes are asked to end by a signal that came to the recorder: their calls
+  /// from now on say nothing about them. The first time counts.
   void note_stop(int signal);
 
   /// Switches all probes and the Python sampler off or on again during a recording (used to measure
@@ -112,7 +112,7 @@ class Recorder {
   struct CudaView {
     const std::map<std::int32_t, std::unique_ptr<outside::Tally>>* tallies{nullptr};  // null: none
     double share_seen{1};   // of the time, of launches
-    double hit_seconds{0};  // what a hit costs, about
+    double hit_seconds{0};  // cost of a hit, about
     std::uint64_t hits{0};  // of probes at launch rate
     std::uint64_t naming_hits{0};
     Nanos ends_of_second{};  // the slice of each second in which launches have ends

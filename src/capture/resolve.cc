@@ -18,7 +18,7 @@ constexpr std::size_t kDemangledNameBytesMax = std::size_t{4} << 20;
 constexpr std::size_t kDemangledBytesMax = std::size_t{64} << 20;  // of all names for one glob
 
 // True for words of a demangled name that its mangled form may not spell: numbers with a suffix,
-// types and operators of the language, and what the C++ ABI abbreviates.
+// types and operators of the language, and abbreviations of the C++ ABI.
 bool is_abbreviated(std::string_view word) {
   static constexpr std::array kWords{
       "std"sv,       "allocator"sv,   "basic_string"sv, "basic_istream"sv, "basic_ostream"sv,
@@ -65,9 +65,9 @@ std::string make_title(const FunctionProbes& probes, const std::string& name,
   return title;
 }
 
-// Parts of functions that are never called: what the compiler moved out of the way (a probe on the
-// return of such a part would take a local variable for the return address), and thunks, which jump
-// to the function that has a probe of its own.
+// Parts of functions that are never called: code that the compiler moved out of the way (a probe on
+// the return of such a part would take a local variable for the return address), and thunks, which
+// jump to the function that has a probe of its own.
 bool is_fragment(std::string_view symbol) {
   return symbol.starts_with("_ZT") || symbol.ends_with(".cold") ||
          symbol.find(".cold.") != std::string_view::npos;

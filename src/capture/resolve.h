@@ -25,17 +25,17 @@ struct ResolvedExit {
 struct ResolvedProbe {
   std::string title;                                 // event name
   const FunctionProbes* source{nullptr};             // borrowed from the pack
-  const std::vector<CaptureDef>* captures{nullptr};  // of it, or of one of its variants
+  const std::vector<CaptureDef>* captures{nullptr};  // its own, or those of one of its variants
   std::string symbol;                                // mangled
   bpf::Site site;
   std::uint64_t file_offset{0};
   std::vector<ResolvedExit> exits;  // none: only its begin is wanted, or it never throws
   bool by_exits{false};             // its begin tells nothing: a call is seen where it ends, alone
-  bool is_slow{false};              // whether one of all these is single-stepped
+  bool is_slow{false};              // one of all these is single-stepped
 
-  /// Adds what has to be attached without the kernel's return probes, so that begin and end of the
-  /// calls are seen. `cookie`: of all; `stepped` is added to it where the kernel single-steps.
-  /// Without exits: the begin alone.
+  /// Adds the probes that replace the kernel's return probes, so that begin and end of the calls
+  /// are seen. `cookie`: of all; `stepped` is added to it if the kernel single-steps. Without
+  /// exits: the begin alone.
   void add_specs(std::uint64_t cookie, std::uint64_t stepped,
                  std::vector<bpf::UprobeSpec>& out) const;
 };

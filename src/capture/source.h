@@ -17,8 +17,8 @@
 
 namespace kansoku::capture {
 
-/// Something that tells of the observed processes and writes what it hears into the trace: what a
-/// recorder is made of. It owns its counters. All calls come from one thread.
+/// Source of events of the observed processes, which it writes into the trace: a recorder is made
+/// of these. It owns its counters. All calls come from one thread.
 class Source {
  public:
   Source() = default;
@@ -32,14 +32,14 @@ class Source {
   virtual void observe(std::int32_t /*pid*/) {}
   /// Looks at a process: a new one, or one that may have loaded libraries since.
   virtual void inspect(const Observed& /*process*/, BootTime /*now*/) {}
-  /// It called exec: what was known of its program is void.
+  /// It called exec: all that was known of its program is void.
   virtual void renew(std::int32_t /*pid*/) {}
   virtual void forget(std::int32_t /*pid*/) {}
 
   /// When it wants to be asked next; BootTime::max(): not at all.
   [[nodiscard]] virtual BootTime due() const = 0;
   virtual void poll(const Processes& processes, BootTime now) = 0;
-  /// Takes in what waits, as it stands: before a trace begins or ends.
+  /// Takes in waiting events, as they stand: before a trace begins or ends.
   virtual void drain() {}
   /// Processes that came and went, as it heard; empty if it is not told of that.
   [[nodiscard]] virtual std::vector<LifecycleEvent> take_lifecycle() { return {}; }
@@ -50,8 +50,8 @@ class Source {
   /// the last call.
   [[nodiscard]] virtual std::set<std::int32_t> take_neighbours() { return {}; }
 
-  /// A trace begins, anew in the writer: declarations of the one before are gone. Until end_trace()
-  /// what is heard is written.
+  /// A trace begins, anew in the writer: declarations of the one before are gone. Events until
+  /// end_trace() are written.
   virtual void begin_trace(BootTime now) = 0;
   virtual void end_trace(BootTime now) = 0;
   /// Off: costs the processes nothing, hears nothing.

@@ -16,10 +16,10 @@
 namespace kansoku::capture {
 namespace {
 
-constexpr Nanos kScanAllEvery = std::chrono::seconds{30};  // what events missed
+constexpr Nanos kScanAllEvery = std::chrono::seconds{30};  // finds processes that events missed
 constexpr Nanos kRescanFloor = std::chrono::milliseconds{200};
 constexpr Nanos kRescanCeiling = std::chrono::seconds{60};
-constexpr std::uint32_t kRingBytes = 256 * 1024;                    // who comes and goes
+constexpr std::uint32_t kRingBytes = 256 * 1024;                    // processes that come and go
 constexpr std::uint32_t kDiskSleep = 2, kStopped = 4, kTraced = 8;  // of the kernel's task states
 
 constexpr std::string_view kAiLibraries =
@@ -65,7 +65,8 @@ struct Target {
 };
 
 /// How long the youngest open call of a total has been open; 0 if none is. Ends can be lost (a
-/// thread that was ended): what stays open for 30 windows in which others ended is.
+/// thread that was ended): a call that stays open for 30 windows in which others ended counts as
+/// lost.
 double open_seconds(const bpf::ProbeTotal& seen, Reading& before, std::uint64_t ended,
                     std::uint64_t now_ns) {
   constexpr std::uint32_t kWindowsOfGuess = 30;
@@ -335,7 +336,7 @@ void Watcher::Impl::read_totals(Totals& out, BootTime now) {
       for (const auto& one : {metric, metrics.interval_of(*metric), metrics.gap_of(*metric)})
         if (one) target->second.blind.at(*one) = true;
     }
-    // A debugger lets go of what its SIGSTOP stopped without a SIGCONT.
+    // A debugger lets go of a process that its SIGSTOP stopped without a SIGCONT.
     const bool runs = seen.probe == WIRE_TOTAL_STOPS && !target->second.is_stopped;
     const double open_s = runs ? 0 : open_seconds(seen, before, calls, now_ns);
     sum.window.open_s = std::max(sum.window.open_s, open_s);
@@ -404,7 +405,7 @@ void Watcher::Impl::read_threads(std::map<std::int32_t, ProcessWindow>& out) {
   }
 }
 
-// Whose each process is, by what it has ever done.
+// Owner of each process, by all its work so far.
 void Watcher::Impl::settle(BootTime now) {
   constexpr std::string_view kCommunication = "collective";  // the category of probes
   for (const auto& [pid, target] : targets) {

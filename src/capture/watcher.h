@@ -86,7 +86,7 @@ class Watcher {
   /// Totals since the last call.
   [[nodiscard]] WatchWindow take_window();
 
-  /// Takes all probes off or puts them back: to measure what they cost.
+  /// Takes all probes off or puts them back: to measure their cost.
   void set_enabled(bool enabled);
 
   /// Table of the counted metrics: fixed from the start.
@@ -98,7 +98,7 @@ class Watcher {
     std::uint64_t hits{0};         // since the last window
     std::uint64_t hits_of_one{0};  // of the process that hit it most
     bool enabled{true};
-    double call_s{0};  // about what a call costs that process
+    double call_s{0};  // approximate cost of a call to that process
   };
   [[nodiscard]] std::vector<Entry> entries() const;
   void set_entry_enabled(std::size_t entry, bool enabled);

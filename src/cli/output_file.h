@@ -21,7 +21,7 @@ struct OutputRules {
   FileKind kind{FileKind::kText};
   std::string_view schema{};          // of kJson: "kansoku.baseline"; empty: any
   bool force{false};                  // replaces a file of another kind, too
-  std::vector<std::string> inputs{};  // what the command reads; never replaced
+  std::vector<std::string> inputs{};  // files that the command reads; never replaced
 };
 
 /// Succeeds if a result can be written there, asked before the work is done: kNotFound or

@@ -8,8 +8,8 @@ namespace kansoku::cli {
 
 using Lines = std::vector<std::string>;
 
-/// Prints lines to standard output: all of them, or on a terminal that `is_live` in place of what
-/// stood there, cut to its size.
+/// Prints lines to standard output: all of them, or on a terminal that `is_live` in place of the
+/// old ones, cut to its size.
 void show_screen(const Lines& lines, bool is_live);
 
 }  // namespace kansoku::cli

@@ -39,7 +39,7 @@ inline constexpr const char* kNvtxVariable = "NVTX_INJECTION64_PATH";
 [[nodiscard]] std::vector<std::string> pack_folders();
 
 /// Writes a line and flushes it. That it cannot be written (a closed pipe, a full disk) is nobody's
-/// error: what runs goes on.
+/// error: the command goes on.
 void say(std::FILE* to, const std::string& line);
 
 /// Counts SIGINT and SIGTERM from now on instead of dying of them.

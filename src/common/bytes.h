@@ -49,7 +49,7 @@ class MemorySink final : public ByteSink {
   std::string data_;
 };
 
-/// Bounded reader over untrusted little-endian bytes: every read is checked against what is left.
+/// Bounded reader over untrusted little-endian bytes: every read is checked against the bytes left.
 /// Does not own the bytes.
 class ByteReader {
  public:

@@ -135,8 +135,8 @@ Result<Json> Json::parse(std::string_view untrusted) {
   const auto limit = [] {
     return Error{Code::kLimit, fmt::format("parse json: nested deeper than {}", kDepthMax)};
   };
-  // nlohmann recurses neither in its parser nor in a discarded value; the callback only bounds what
-  // we keep.
+  // nlohmann recurses neither in its parser nor in a discarded value; the callback only bounds the
+  // kept value.
   try {
     Value value = Value::parse(untrusted, on_event);
     if (too_deep) return limit();

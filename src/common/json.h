@@ -47,7 +47,7 @@ class Json {
 
   [[nodiscard]] static Json object();
   [[nodiscard]] static Json array();
-  /// An array of what `elements` holds, in its order; each is a bool, a number or a text.
+  /// An array of the values of `elements`, in their order; each is a bool, a number or a text.
   template <class Elements>
   [[nodiscard]] static Json array_of(const Elements& elements) {
     Json out = array();

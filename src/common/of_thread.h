@@ -26,7 +26,7 @@ class OfThread {
       pthread_key_t made{};
       pthread_key_create(&made, [](void* value) {
         const std::unique_ptr<T> owner(static_cast<T*>(value));
-        mine_ = nullptr;  // what its end calls may make another one
+        mine_ = nullptr;  // its end calls may make another one
       });
       return made;
     }();

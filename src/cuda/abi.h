@@ -13,7 +13,7 @@ namespace kansoku::cuda {
 
 // The result of clang-format is not stable for these macros.
 // clang-format off
-/// Error codes: name, number, what cuGetErrorString says.
+/// Error codes: name, number, text of cuGetErrorString.
 #define KANSOKU_CUDA_ERRORS(X) \
   X(CUDA_SUCCESS, 0, "no error") \
   X(CUDA_ERROR_INVALID_VALUE, 1, "invalid argument") \

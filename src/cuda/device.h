@@ -75,7 +75,7 @@ class KernelArguments {
     std::memcpy(bytes_.data() + offset, &value, sizeof(T));
     return *this;
   }
-  /// Bytes at an offset behind what is there, as a kernel's layout has it; false if it is taken.
+  /// Bytes at an offset behind the present ones, as a kernel's layout has it; false if it is taken.
   bool add_bytes(ByteSpan bytes, std::size_t offset) {
     if (offset < bytes_.size()) return false;
     bytes_.resize(offset);
@@ -91,8 +91,8 @@ class KernelArguments {
 /// A GPU as Kansoku's own code sees it: NVIDIA's or the software device through the driver's
 /// interface, or a fake of a test. Work of one stream runs in order, that of several may overlap;
 /// the default stream waits for the others and they for it. Copies take place when their turn
-/// comes: what a span points to must stay until the stream has been synchronised. Errors of a
-/// kernel come back from a later call, as the driver gives them. The calling thread's current
+/// comes: memory that a span points to must stay until the stream has been synchronised. Errors of
+/// a kernel come back from a later call, as the driver gives them. The calling thread's current
 /// context stays current. Any thread, unless an implementation says otherwise.
 class Device {
  public:

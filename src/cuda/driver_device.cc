@@ -22,7 +22,7 @@ Id id_of(Handle handle) {
   return Id{reinterpret_cast<std::uintptr_t>(handle)};
 }
 
-/// Has a context current on this thread, and restores what was.
+/// Has a context current on this thread, and restores the former one.
 class ContextGuard {
  public:
   ContextGuard(const Driver& driver, CUcontext context)
@@ -365,7 +365,7 @@ Result<std::unique_ptr<Device>> open_device(const Driver& driver, int ordinal, C
   } else {
     CUcontext made_current = nullptr;
     TRY_VOID(checked(operation, driver.ctx_create(&context, 0, device)));
-    const CUresult status = driver.ctx_pop(&made_current);  // what was current is so again
+    const CUresult status = driver.ctx_pop(&made_current);  // the former context is current again
     if (status != CUDA_SUCCESS) driver.ctx_destroy(context);
     TRY_VOID(checked(operation, status));
   }

@@ -14,7 +14,7 @@ namespace kansoku::cuda {
 enum class ContextKind : std::uint8_t { kPrimary, kOwn };
 
 /// Device `ordinal` of a driver. Every call has that context current on the calling thread, and
-/// restores what was. kUnavailable if there is no such device.
+/// restores the former one. kUnavailable if there is no such device.
 [[nodiscard]] Result<std::unique_ptr<Device>> open_device(const Driver& driver, int ordinal,
                                                           ContextKind kind = ContextKind::kPrimary);
 

@@ -37,15 +37,15 @@ inline constexpr std::uint32_t kWrapperMagic = 0x466243b1;  // of the 24 bytes t
 [[nodiscard]] Result<std::size_t> fatbin_bytes(ByteSpan untrusted_header);
 
 /// The entries of one or several containers that follow each other. kCorrupt with the offset for
-/// what is no fatbin; entries of unknown kinds are kept as kOther. Layout: read from files that
-/// nvcc 13.0 wrote. Pure; any thread.
+/// bytes that are no fatbin; entries of unknown kinds are kept as kOther. Layout: read from files
+/// that nvcc 13.0 wrote. Pure; any thread.
 [[nodiscard]] Result<std::vector<FatbinEntry>> read_fatbin(ByteSpan untrusted);
 
 /// The same bytes, container by container: a driver loads one at a time. Pure; any thread.
 [[nodiscard]] Result<std::vector<ByteSpan>> fatbin_containers(ByteSpan untrusted);
 
 /// The payload, decompressed; without the zero that ends PTX text. kCorrupt if it does not
-/// decompress to what the header says, kLimit beyond kImageBytesMax.
+/// decompress to the size in the header, kLimit beyond kImageBytesMax.
 [[nodiscard]] Result<std::string> unpack(const FatbinEntry& entry);
 
 /// The PTX text for a device of `architecture` (80): that of the highest architecture that is not

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hostile containers: reading ends, what is unpacked stays within bounds.
+// Hostile containers: reading ends, unpacked data stay within bounds.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -276,8 +276,8 @@ bool Detector::Impl::job_alarm(const std::vector<MemberKey>& present) {
   return stats::quantile(last, 0.25) > pace_cut;
 }
 
-/// Back over the flagged windows, with one that fits between two of them: what lies farther apart
-/// may be chance, and so may what is hardly odd before the first that is clearly so.
+/// Back over the flagged windows, with one that fits between two of them: windows farther apart may
+/// be chance, and so may slightly odd ones before the first that is clearly so.
 std::int64_t Detector::Impl::begin_of(std::int64_t wall_ns,
                                       const std::set<MemberKey>& alarmed) const {
   std::int64_t first = wall_ns, first_clear = wall_ns;
@@ -329,7 +329,7 @@ void Detector::Impl::end_incident(std::vector<Observation>& out) {
   if (kept.size() > kKeptIncidents) kept.pop_front();
   ended = std::move(open);
   open.reset();
-  paces.clear();  // the steps of an incident are no measure of what comes after it
+  paces.clear();  // the steps of an incident are no measure of later ones
 }
 
 /// Processes that ended make room for others.
@@ -461,8 +461,7 @@ bool Detector::Impl::continues_incident(const Episode& incident, const Alarms& a
          });
 }
 
-/// Ends the incident that is open, or forgets the last one, where what is seen now is another
-/// fault.
+/// Ends the incident that is open, or forgets the last one, if the present fault is another one.
 void Detector::Impl::end_incident_of_another_fault(std::int64_t wall_ns,
                                                    const std::vector<MemberKey>& present,
                                                    const Alarms& alarms,
@@ -478,7 +477,7 @@ void Detector::Impl::end_incident_of_another_fault(std::int64_t wall_ns,
                  std::min(open->last_ns, wall_ns - windows_of_other * options.window.count()));
     end_incident(out);
     ended.reset();
-    for (auto& [key, member] : members) {  // what came before belongs to the other one
+    for (auto& [key, member] : members) {  // earlier windows belong to the other one
       for (std::size_t i = 0; i + kWindowsInARow < member.recent.size(); ++i)
         member.recent[i].is_flagged = member.recent[i].is_event = false;
     }
@@ -593,7 +592,7 @@ std::vector<Observation> Detector::finish(std::int64_t wall_ns) {
 bool Detector::take_label(std::uint64_t episode, bool is_normal) {
   Impl& self = *impl_;
   bool is_known = self.growth->take_label(episode, is_normal);
-  for (std::optional<Episode>* one : {&self.open, &self.ended}) {  // what has ended may go on
+  for (std::optional<Episode>* one : {&self.open, &self.ended}) {  // an ended one may go on
     if (!*one || (*one)->number() != episode) continue;
     (*one)->is_normal = is_normal;
     is_known = true;

@@ -26,7 +26,7 @@ struct Window {
 };
 
 struct DetectorOptions {
-  std::string job;      // for what is suggested
+  std::string job;      // for suggestions
   JobModel::Key key{};  // of the model that is learnt
   Nanos window{std::chrono::seconds{1}};
   Nanos learn_time{kLearnTime};          // of windows before the first model; no alarm before
@@ -64,7 +64,7 @@ class Detector {
   /// others than before, the job was started anew.
   [[nodiscard]] std::vector<Observation> on_windows(std::int64_t wall_ns,
                                                     std::span<const Window> windows);
-  /// The run is over or the agent stops: ends what is open.
+  /// The run is over or the agent stops: ends open incidents.
   [[nodiscard]] std::vector<Observation> finish(std::int64_t wall_ns);
 
   /// The operator's label on an episode: if it was normal, the next refresh learns its windows, and

@@ -40,13 +40,13 @@ inline std::size_t at(std::string_view name) {
   return static_cast<std::size_t>(feature_index(name));
 }
 
-/// A change of windows: what only a job with steps has is missing.
+/// A change of windows: features that only a job with steps has are missing.
 inline void without_steps(int /*second*/, Window& window) {
   for (const char* name : {"step_mean", "step_rate", "backward_mean"})
     window.values[at(name)] = kNan;
 }
 
-/// A training job of some ranks: what one window of it looks like, second by second.
+/// A training job of some ranks: its windows, second by second.
 class Job {
  public:
   explicit Job(int ranks, std::uint64_t seed = 1, Nanos learn_time = std::chrono::minutes{5})

@@ -63,7 +63,7 @@ void Detector::Impl::finish_learning() {
   learning.columns = columns;
   for (std::size_t c = 0; c < columns.size(); ++c) {
     if (!is_pace(columns[c]) || !begins_late(c)) continue;
-    forget_learning();  // what loads and compiles is not the job
+    forget_learning();  // loading and compiling are not the job
     return;
   }
   const auto cube = make_cube(learning);
@@ -210,8 +210,8 @@ void Detector::Impl::keep_healthy(const std::vector<MemberKey>& present) {
   if (++since_refresh >= refresh_after) refresh();
 }
 
-/// A refresh leaves the job's speed alone, so that it cannot creep; what the operator calls normal
-/// is.
+/// Learns the pace of rows that the operator calls normal. A mere refresh leaves the job's speed
+/// alone, so that it cannot creep.
 void Detector::Impl::learn_pace(std::span<const double> rows, JobModel& model) {
   if (pace == columns.size()) return;
   std::vector<double> values;

@@ -41,7 +41,7 @@ struct Feature {
   Scale scale{Scale::kLog};
   Use use{Use::kModelled};
   double floor{0};  // in the unit: differences below it mean nothing. Also the floor of its scale
-  int worse{0};     // +1: more is worse; -1: less is; 0: it follows from what the job does
+  int worse{0};     // +1: more is worse; -1: less is; 0: it follows from the job's work
   std::string_view meaning;
 };
 

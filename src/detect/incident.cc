@@ -44,7 +44,7 @@ std::optional<Incident> IncidentWatch::on_time(std::int64_t now_ns) {
       last_blocked_ns_ = now_ns;
       if (!out) out = told;
     } else if (detector.last_event_ns() > last_blocked_ns_) {
-      detector.rearm_blocked();  // no part of what was told last
+      detector.rearm_blocked();  // no part of the last report
     }
   }
   return out;

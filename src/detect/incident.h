@@ -42,7 +42,7 @@ class IncidentWatch {
   [[nodiscard]] std::optional<Incident> on_event(std::int32_t member, std::uint32_t token,
                                                  std::int64_t time_ns);
   [[nodiscard]] std::optional<Incident> on_time(std::int64_t now_ns);
-  /// A window was taken and looked into: what iterations take now is the new normal.
+  /// A window was taken and looked into: the present length of iterations is the new normal.
   void settle(std::int64_t now_ns);
   void forget(std::int32_t member) { detectors_.erase(member); }
 

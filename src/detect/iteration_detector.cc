@@ -83,7 +83,7 @@ bool IterationDetector::Lengths::is_slow() const {
 
 double IterationDetector::Lengths::usual_limit() const {
   const std::size_t kept = std::min<std::size_t>(mean_count_, means_.size());
-  // The last average and the means that share iterations with it are what is judged.
+  // The last average and the means that share iterations with it are judged.
   if (kept < kMeansPerAverage + kUsualMeansMin) return std::numeric_limits<double>::infinity();
   std::vector<double> past;
   past.reserve(kept);
@@ -179,7 +179,7 @@ IterationSignal IterationDetector::learn(std::uint32_t token, std::int64_t) {
   return IterationSignal::kNone;
 }
 
-/// A few strays after every few words, again and again: what was learned is an inner loop.
+/// A few strays after every few words, again and again: the learned word is an inner loop.
 bool IterationDetector::strays_are_regular() {
   const bool is_near = words_since_stray_ * word_.size() + strays_ <= options_.period_max;
   words_since_stray_ = 0;

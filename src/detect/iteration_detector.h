@@ -19,7 +19,7 @@ struct IterationOptions {
   double deviation_multiple{
       kIterationDeviations};  // slow also needs this many standard errors; ours
   double swing_multiple{
-      kIterationSwing};  // and, above the median mean, what means swing below it; ours
+      kIterationSwing};  // and, above the median mean, the swing of means below it; ours
   double blocked_multiple{kBlockedMultiple};   // of the mean iteration without an event
   std::int64_t blocked_min_ns{kBlockedMinNs};  // and never less; ours
   std::uint32_t relearn_events{200};           // in a row that do not fit the word
@@ -38,11 +38,11 @@ enum class IterationSignal : std::uint8_t {
 
 /// Learns the word of events that repeats once an iteration, then watches the length of iterations:
 /// both from first to last event of the word and from one word to the next (the first leaves out
-/// what happens between steps). Fires kSlow once when the mean of the last `average_count`
-/// iterations exceeds the smallest such mean of the recent past, and kBlocked once when events
-/// stop; after a kSlow the past begins anew, so a lasting change is told once. Constant memory; not
-/// shared between threads; deterministic. Source: PerfTracker, arXiv 2506.08528 (second-hand);
-/// smoothing, expiry and the test against the standard error are ours.
+/// the time between steps). Fires kSlow once when the mean of the last `average_count` iterations
+/// exceeds the smallest such mean of the recent past, and kBlocked once when events stop; after a
+/// kSlow the past begins anew, so a lasting change is told once. Constant memory; not shared
+/// between threads; deterministic. Source: PerfTracker, arXiv 2506.08528 (second-hand); smoothing,
+/// expiry and the test against the standard error are ours.
 class IterationDetector {
  public:
   enum class State : std::uint8_t { kLearning, kTracking };
@@ -64,7 +64,7 @@ class IterationDetector {
   [[nodiscard]] std::uint64_t iteration_count() const { return iterations_; }
   /// Mean wall period of the last iterations; 0 before the first.
   [[nodiscard]] double mean_ns() const { return wall_.mean(); }
-  /// The same; right after the times were forgotten, what it was before.
+  /// The same; right after the times were forgotten, the value from before.
   [[nodiscard]] double expected_ns() const { return mean_ns() > 0 ? mean_ns() : forgotten_ns_; }
   /// Smallest mean of the recent past; 0 if not known yet.
   [[nodiscard]] double baseline_ns() const { return wall_.baseline(); }

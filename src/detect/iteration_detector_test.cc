@@ -17,7 +17,7 @@ using testing::ElementsAre;
 
 constexpr std::int64_t kMs = 1'000'000;
 
-/// Feeds whole iterations and counts what comes back.
+/// Feeds whole iterations and counts the signals.
 class Job {
  public:
   explicit Job(std::vector<std::uint32_t> word, const IterationOptions& options = {})

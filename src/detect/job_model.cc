@@ -339,7 +339,8 @@ std::vector<double> model_scores(const JobModel& model, std::span<const double> 
   return out;
 }
 
-/// How far out a row may be to be of some mode: what the operator calls normal may be anywhere.
+/// How far out a row may be to be of some mode: rows that the operator calls normal may be
+/// anywhere.
 std::vector<double> mode_bounds(const stats::Mixture& mixture) {
   const auto d = static_cast<std::size_t>(mixture.dimensions);
   std::vector<double> out(d, kOutlier);

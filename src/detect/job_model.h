@@ -27,7 +27,7 @@ struct Coordinate {
   std::size_t column{0};  // index into JobModel::Parts::columns
   double center{0};       // median of the transformed values
   double spread{1};       // 1.4826 MAD of them, at least `least`
-  double least{1};        // what a difference of the column's floor comes to there
+  double least{1};        // the column's floor, as a difference there
 
   /// transformed() and scaled, within a million spreads; NaN as there.
   [[nodiscard]] double of(double value, const Column& column_of) const;
@@ -45,7 +45,7 @@ struct ModelOptions {
   double flag_rate{kFlagRate};        // share of healthy points above the threshold
   double window_alpha{kWindowAlpha};  // of the cuts between ranks, for one window and column
   std::size_t window_steps{20};       // of the tests on windows
-  std::size_t long_steps{200};        // of those that must do without a steady past
+  std::size_t long_steps{200};        // of tests that must do without a steady past
   int components_max{8};
   double spread_min{kTimeShare};  // of logarithms: relative differences below it mean nothing
   double blur{0.5};               // of the least difference that matters: no mode is narrower
@@ -57,7 +57,7 @@ struct ModelOptions {
 /// kind of job, not by its run, so that its next run starts with it. A value type.
 class JobModel {
  public:
-  /// A key from what stays the same from run to run.
+  /// A key of facts that stay the same from run to run.
   struct Key {
     std::string command{};  // program and script without paths, ports, numbers that change
     std::int32_t world_size{1};
@@ -72,7 +72,7 @@ class JobModel {
     double threshold{0};                           // of the negative log-likelihood
     double flag_rate{0};                           // that the threshold was set for
     double measured_points{0}, measured_flags{0};  // on held-out points
-    double measured_clear{0};                      // of those flags: above clear_cut()
+    double measured_clear{0};                      // flags above clear_cut()
     double correlation{0};                         // of the flags in one window
     double level{0};           // median negative log-likelihood of held-out points
     double far_cut{0};         // two points of a rank in a row above it need no third one
@@ -82,14 +82,14 @@ class JobModel {
     PeerModel peers, long_peers;  // by column; empty: not learnt (fewer than three ranks)
     double gap_cut{0};            // of a window's likelihood gap
     // Distances as they were when the model was fitted, which a refreshed one keeps: of the
-    // threshold above what points of its own modes score (95th percentile, each mode being a tenth
+    // threshold above the scores of its own modes' points (95th percentile, each mode being a tenth
     // of them at least, so that it does not matter in which phase the job was lately), of the level
     // below the threshold, of far_cut above it.
     double own_margin{0}, level_margin{0}, far_margin{0};
     double blur{0};           // of ModelOptions
     double window_s{0};       // that a row tells of; 0: steps, or not known
     std::vector<Pace> paces;  // by column
-    /// Half as far again from the median as the threshold: what lies between is hardly odd.
+    /// Half as far again from the median as the threshold: scores between are hardly odd.
     [[nodiscard]] double clear_cut() const { return level + 1.5 * (threshold - level); }
     double rows{0};  // that it was learnt of
     std::uint64_t refreshes{0};
@@ -100,7 +100,7 @@ class JobModel {
   /// kCorrupt if no column can be modelled. Deterministic for a seed.
   [[nodiscard]] static Result<JobModel> fit(const Cube& cube, std::span<const Column> columns,
                                             const ModelOptions& options, Key key);
-  /// kCorrupt names what does not hold together.
+  /// kCorrupt names the parts that do not hold together.
   [[nodiscard]] static Result<JobModel> from_parts(Parts parts);
   /// One model of two of the same job: mixtures joined by weight, the higher cut of each.
   /// kUnsupported if their columns differ.
@@ -138,8 +138,8 @@ struct Contribution {
 };
 
 /// Scores rows by a model. Missing values are left out of the density (marginals), with a constant
-/// for what they would have added on average. Keeps one density for each pattern of missing values,
-/// at most 64. Not shared between threads.
+/// for their average contribution. Keeps one density for each pattern of missing values, at most
+/// 64. Not shared between threads.
 class Scorer {
  public:
   /// `seed` of the draws behind those constants.

@@ -22,8 +22,8 @@ struct Range {
 /// How one rank differs from its peers in one window and column, in multiples of the column's
 /// scale. With d = value - median over ranks, step by step:
 struct PeerEntry {
-  double persistent{0};  // the quartile of d nearer to zero if both have one sign, else 0: what
-                         // holds in three of four steps at least
+  double persistent{0};  // the quartile of d nearer to zero if both have one sign, else 0: the
+                         // level held in three of four steps at least
   double tail{0};        // the 90th percentile of d: rare long steps
 };
 /// One window's differences, ranks x columns; entries of missing values are 0.
@@ -73,7 +73,7 @@ struct PeerModel {
 /// The ranks that stand out of one window.
 struct PeerVerdict {
   std::vector<std::size_t> ranks;  // indices; empty: none, or too many to call them single
-  std::size_t column{0};           // where the first of them stands out most
+  std::size_t column{0};           // in which the first of them stands out most
   double excess{0};                // its entry over the cut; below 1: nothing
   bool is_tail{false};
 };
@@ -88,7 +88,7 @@ struct Stationarity {
   bool is_stationary{true};
   std::string reason;  // why not
 };
-/// `column`: the step time, or what stands for it. Not stationary if the
+/// `column`: the step time, or its substitute. Not stationary if the
 /// medians of its quarters, or the 20th and 80th percentile of its steps, differ by more than a
 /// quarter of the whole median.
 [[nodiscard]] Stationarity check_stationarity(const Cube& cube, Range range, std::size_t column);

@@ -25,7 +25,7 @@ constexpr std::size_t kEvidenceRows = 64, kRunEvidenceMax = 8;
 /// Result of one window.
 struct WindowResult {
   Range range;
-  Range seen;  // where the ranks stand out
+  Range seen;  // part in which the ranks stand out
   bool job{false}, event{false};
   std::vector<std::size_t> ranks;  // indices
   std::size_t column{0};           // behind the ranks
@@ -96,7 +96,7 @@ Result<void> RunScorer::choose_reference() {
   return {};
 }
 
-/// How far the job's speed may be off: what it was off in healthy windows, and at least 5 or 8 %.
+/// How far the job's speed may be off: its error in healthy windows, and at least 5 or 8 %.
 void RunScorer::choose_cuts() {
   if (pace_ == columns_.size()) return;
   reference_pace_ = window_median(cube_, reference_, pace_);

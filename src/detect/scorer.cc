@@ -13,7 +13,7 @@
 namespace kansoku::detect {
 namespace {
 
-constexpr double kRounding = 1e-9;  // of the floor: what taking it off again leaves of 0
+constexpr double kRounding = 1e-9;  // of the floor: left of 0 after taking it off again
 constexpr std::size_t kPatternsMax = 64;
 constexpr std::size_t kMissingDraws = 256;
 constexpr double kCoordinateMax = 1e6;  // farther is not farther

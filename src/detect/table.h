@@ -23,7 +23,7 @@ struct Column {
 };
 [[nodiscard]] Column column_of(const Feature& feature);
 
-/// Rows of feature values: what `kansoku detect` reads, and what models are fitted to.
+/// Rows of feature values: input of `kansoku detect`, and of the fit of models.
 struct Table {
   std::vector<Column> columns;
   std::vector<double> times;         // of each row: seconds, or the number of the step
@@ -47,13 +47,13 @@ struct TableOptions {
   std::size_t columns_max{128};
 };
 
-/// Reads comma-separated rows with a header. Columns of known_features() are what they are there;
-/// others get their unit from the end of their name (_s, _ms, _us, _ns, _bytes, _ratio, _percent,
-/// _hz, _c, _w; converted to the base unit), a logarithmic scale unless they go below zero, and a
-/// floor of 0.2 % of the largest median among the columns of their unit. An empty cell, a text and
-/// an infinity are missing values. kCorrupt names the line of a row that is too long or too short;
-/// kNotFound a column that was asked for; kLimit beyond the options' bounds; kUnsupported if rows
-/// of several configurations or jobs stand in the table and none was chosen.
+/// Reads comma-separated rows with a header. Columns of known_features() have the unit and scale of
+/// there; others get their unit from the end of their name (_s, _ms, _us, _ns, _bytes, _ratio,
+/// _percent, _hz, _c, _w; converted to the base unit), a logarithmic scale unless they go below
+/// zero, and a floor of 0.2 % of the largest median among the columns of their unit. An empty cell,
+/// a text and an infinity are missing values. kCorrupt names the line of a row that is too long or
+/// too short; kNotFound a column that was asked for; kLimit beyond the options' bounds;
+/// kUnsupported if rows of several configurations or jobs stand in the table and none was chosen.
 [[nodiscard]] Result<Table> read_table(std::string_view untrusted, std::string_view name,
                                        const TableOptions& options = {});
 

@@ -14,7 +14,7 @@ namespace kansoku::diagnose {
 /// Correction of a host's times, and its greatest error.
 struct HostClock {
   std::int64_t shift_ns{0};
-  std::int64_t residual_ns{0};  // from the shift to the farther end of what the bounds leave
+  std::int64_t residual_ns{0};  // from the shift to the farther end of the range within the bounds
   std::size_t message_count{0};
   bool is_contradictory{false};  // no shift suits all messages: clocks that drift
 };

@@ -177,7 +177,7 @@ struct Diagnosis {
 
 /// Schema "kansoku.diagnosis/2" (docs/formats/diagnosis.md).
 [[nodiscard]] Json to_json(const Diagnosis& diagnosis);
-/// Schema "kansoku.view/2": what the HTML report draws.
+/// Data of the HTML report, schema "kansoku.view/2".
 [[nodiscard]] Json view_json(const trace::Trace& trace, const Diagnosis& diagnosis);
 /// The first finding in one line, "" if there is none.
 [[nodiscard]] std::string headline(const Diagnosis& diagnosis);

@@ -258,7 +258,7 @@ void DumpAnalysis::find_mismatches(Diagnosis& out) const {
         finding.evidence.begin(),
         fmt::format(words::kDifferentCalls, key.second, group_text(*calls.front().second)));
     out.findings.push_back(std::move(finding));
-    return;  // what follows the first mismatch is its consequence
+    return;  // later mismatches follow from the first one
   }
 }
 

@@ -14,8 +14,7 @@ namespace kansoku::diagnose {
 /// thresholds.
 struct LocaliseOptions {
   std::uint64_t seed{1};
-  std::uint32_t peers_max{
-      100};  // compared with each rank; ours after what is remembered of PerfTracker
+  std::uint32_t peers_max{100};  // compared with each rank; ours, after PerfTracker as remembered
   unsigned thread_count{2};
 };
 

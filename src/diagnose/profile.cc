@@ -31,7 +31,7 @@ struct RankView {
   double input_share{0};
   std::uint32_t input_function{0};       // the one with the most time
   double gpu_busy{0};                    // compute, memory and collectives
-  std::vector<double> input_ms_of_step;  // where the profiler marked steps
+  std::vector<double> input_ms_of_step;  // if the profiler marked steps
   std::vector<double> step_ms;
 };
 

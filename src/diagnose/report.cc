@@ -106,7 +106,7 @@ std::string shown_place(const Finding& finding, std::string_view folder) {
                            : fmt::format("{} ({}:{})", finding.function, file, finding.line);
 }
 
-/// The first line of what a device's work tells.
+/// The first line on a device's work.
 std::string device_text(const Finding& finding, const Diagnosis& diagnosis,
                         const std::string& who) {
   if (finding.share <= 0) return fmt::format(words::kOfDevice, who, finding.kind, finding.detail);

@@ -102,7 +102,7 @@ Json phase_rows(const Diagnosis& diagnosis) {
   return rows;
 }
 
-// "2026-11-21 07:51:00 UTC" of nanoseconds since 1970; empty for what no clock shows.
+// "2026-11-21 07:51:00 UTC" of nanoseconds since 1970; empty for a time that no clock shows.
 std::string utc_text(const std::string& unix_ns) {
   const auto ns = parse_int<std::int64_t>(unix_ns);
   if (!ns || *ns < 0) return {};

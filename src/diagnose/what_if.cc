@@ -32,7 +32,7 @@ double mean_of(const std::vector<double>& values) {
   return values.empty() ? 0 : sum / static_cast<double>(values.size());
 }
 
-/// The job as recorded and as it would be, and what is asked of both.
+/// The job as recorded and as it would be, and the questions to both.
 class Analysis {
  public:
   Analysis(const PipelineOps& ops, const PipelineGraph& graph, const WhatIfOptions& options)

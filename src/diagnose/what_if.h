@@ -65,7 +65,7 @@ struct WhatIfOptions {
 /// Re-simulates each step of a pipeline- and data-parallel job from its operation timeline
 /// (forward-compute, backward-send, grads-reduce-scatter, ... with arguments `step` and `seq_id`),
 /// once as recorded and with suspects idealised. Nothing if `trace` is no such timeline. kCorrupt
-/// names what contradicts itself, kLimit what is too large. Deterministic for `seed`; pure; any
+/// names the contradiction, kLimit the part that is too large. Deterministic for `seed`; pure; any
 /// thread.
 /// Source: Lin et al., "Understanding Stragglers in Large Model Training Using What-if Analysis",
 /// OSDI 2025, and the dependency rules of its published artefact.

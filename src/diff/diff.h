@@ -103,7 +103,7 @@ struct LaneSum {
 /// Change that all rows of a lane share: the machine, or more work in every call.
 struct Common {
   Lane lane{Lane::kDevice};
-  std::optional<std::int32_t> rank;  // differs from what all ranks share
+  std::optional<std::int32_t> rank;  // differs from the change that all ranks share
   std::size_t rows{0};
   Change factor;  // before is 1
 };
@@ -122,13 +122,13 @@ struct Side {
   std::vector<std::string> labels;
   std::size_t steps{0}, ranks{0}, stalls{0};
   std::string found_by;
-  double stall_ms{0};  // a step, in steps of stalls: what the mean has above the other steps
+  double stall_ms{0};  // a step, in steps of stalls: the mean's excess over the other steps
 };
 
 struct Comparison {
   Side before, after;
   Change step;   // milliseconds; tested without `queue`
-  Change queue;  // of it, the main thread waits for a processor: others' load; not tested
+  Change queue;  // part of the step, waiting for a processor: others' load; not tested
   bool has_queue{false};
   std::array<LaneSum, kLaneCount> lanes;
   bool device_clock_apart{false};  // device times are no part of the step's

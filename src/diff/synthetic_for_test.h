@@ -18,7 +18,7 @@ namespace kansoku::diff {
 struct Job {
   std::uint64_t seed{1};  // of the noise, of process numbers and of the time of the start
   int steps{100}, ranks{1};
-  double batch{1};                             // grids, bytes and times of what scales with it
+  double batch{1};                             // grids, bytes and times of items that scale with it
   std::map<std::string, double> slower{};      // by kernel: factor of its time
   std::map<std::string, std::string> names{};  // by kernel: recorded under this name instead
   std::map<std::string, int> more_launches{};  // by kernel: further ones a step
@@ -46,7 +46,7 @@ struct Job {
 /// The row of that name, or null.
 [[nodiscard]] const Row* row_named(const Comparison& comparison, std::string_view name);
 
-/// "rope slower; loss new": what is significant, in order.
+/// Significant rows in order: "rope slower; loss new".
 [[nodiscard]] std::string found(const Comparison& comparison);
 
 }  // namespace kansoku::diff

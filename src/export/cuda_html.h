@@ -8,10 +8,10 @@
 
 namespace kansoku::exporter {
 
-/// A report of device work (schema kansoku.cuda_report/1) with what is drawn beside it (schema
+/// A report of device work (schema kansoku.cuda_report/1) with the data drawn beside it (schema
 /// kansoku.cuda_view/1) as one self-contained HTML page, no network. Everything from the files is
-/// untrusted and escaped; what is missing or of another type leaves its section out. kUnsupported
-/// for another schema. Deterministic; any thread.
+/// untrusted and escaped; a part that is missing or of another type leaves its section out.
+/// kUnsupported for another schema. Deterministic; any thread.
 [[nodiscard]] Result<std::string> cuda_html(const Json& report, const Json& view);
 
 }  // namespace kansoku::exporter

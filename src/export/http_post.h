@@ -30,7 +30,7 @@ struct HttpUrl {
   std::string path{"/"};  // with the query, if any
 };
 
-/// kUnsupported for another scheme, kCorrupt for what makes no address: no host, accounts
+/// kUnsupported for another scheme, kCorrupt for a text that is no address: no host, accounts
 /// ("user@"), blanks and control characters, over 2,048 bytes.
 [[nodiscard]] Result<HttpUrl> parse_http_url(std::string_view text);
 
@@ -58,7 +58,7 @@ class HttpPoster {
                                                                  const Clock& clock);
   HttpPoster(const HttpPoster&) = delete;
   HttpPoster& operator=(const HttpPoster&) = delete;
-  /// Gives up what is queued (counted as dropped) and what is under way.
+  /// Gives up messages that are queued (counted as dropped) or under way.
   ~HttpPoster();
 
   /// Queues a message; never waits for the network. A full queue loses its oldest message. Any

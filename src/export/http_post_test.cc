@@ -31,7 +31,7 @@ std::string hook_at(std::uint16_t port) {
   return "http://127.0.0.1:" + std::to_string(port) + "/hook";
 }
 
-/// A target that answers as told and keeps what it got.
+/// A target that answers as told and keeps its requests.
 class Target {
  public:
   explicit Target(std::vector<int> answers, std::uint16_t port = 0) : answers_(std::move(answers)) {

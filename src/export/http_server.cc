@@ -140,8 +140,8 @@ std::vector<int> sockets_at(std::uint16_t port) {
   return out;
 }
 
-/// Ends what clients of `port` hold open: one that sends a byte now and then would hold up the end
-/// for ever.
+/// Ends connections that clients of `port` hold open: one that sends a byte now and then would hold
+/// up the end for ever.
 void end_connections(std::uint16_t port) {
   for (const int socket : sockets_at(port))
     ::shutdown(socket, SHUT_RDWR);
@@ -252,7 +252,7 @@ void HttpServer::Impl::set_limits() {
 
 Result<void> HttpServer::Impl::start() {
   set_limits();
-  // Before the body is read: what nobody will handle need not be.
+  // Before the body is read: that of a request without a handler need not be.
   server.set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& to) {
     if (is_allowed(request) && is_known(request))
       return httplib::Server::HandlerResponse::Unhandled;

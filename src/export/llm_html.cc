@@ -200,7 +200,7 @@ std::string tokens_html(const Json& process, const Json& view, const Json& windo
                  "<div class=\"plots\">" + charts + "</div>");
 }
 
-// How near it comes to what the machine can do, and at what.
+// How near it comes to the machine's peak rates, and to which of them.
 std::string peak_cell(const Json& row) {
   const std::string bound = row.at("bound").as_string();
   const bool is_memory = bound == "memory";
@@ -221,7 +221,7 @@ std::string bar_cell(const Json& row, double most) {
       row.at("phase").as_string() == "prefill" ? " prefill" : "", most > 0 ? 90 * part / most : 0);
 }
 
-// Share, count, time, rates: what operators and nodes have in common.
+// Share, count, time, rates: the columns that operators and nodes have in common.
 std::string work_cells(const Json& row, double most, bool has_peaks) {
   const auto ns = number_in(row.at("time_ns")), count = number_in(row.at("count"));
   const std::string each =

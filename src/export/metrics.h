@@ -31,11 +31,11 @@ struct MetricDef {
 };
 
 /// Name and value, sorted by name once in a MetricSet. A value is any text: it is cut to
-/// kLabelBytesMax and what is no UTF-8 in it is replaced.
+/// kLabelBytesMax and bytes in it that are no UTF-8 are replaced.
 using Labels = std::vector<std::pair<std::string, std::string>>;
 
-/// Counts by upper bound, as recorded: `counts` has one entry more than `bounds`, for what lies
-/// above all of them.
+/// Counts by upper bound, as recorded: `counts` has one entry more than `bounds`, for values above
+/// all of them.
 struct Histogram {
   std::vector<double> bounds;  // rising, finite
   std::vector<std::uint64_t> counts;
@@ -67,8 +67,8 @@ struct Family {
 [[nodiscard]] bool is_metric_name(std::string_view name);
 
 /// A snapshot of metrics, the model that all formats are written from. Bounded: at most
-/// `series_max` series, a histogram counts as one for each bucket; what comes after is counted. A
-/// value type; not shared between threads while it is filled.
+/// `series_max` series, a histogram counts as one for each bucket; further ones are dropped and
+/// counted. A value type; not shared between threads while it is filled.
 class MetricSet {
  public:
   static constexpr std::size_t kSeriesMax = 20'000;
@@ -89,7 +89,7 @@ class MetricSet {
   [[nodiscard]] std::vector<Family> families() const;
   [[nodiscard]] std::size_t series_count() const { return series_count_; }
   [[nodiscard]] std::uint64_t dropped_count() const { return dropped_count_; }
-  /// Raises the limit by one series: for what tells that the set is full.
+  /// Raises the limit by one series: for the metric which tells that the set is full.
   void make_room() { ++series_max_; }
 
  private:

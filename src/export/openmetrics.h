@@ -15,7 +15,7 @@ enum class TextFormat : std::uint8_t {
 };
 
 /// The format that a scraper prefers, by its Accept header: OpenMetrics only if named, with a
-/// weight above 0 and none lower than that of plain text. Never fails: whatever else there is, the
+/// weight above 0 and none lower than that of plain text. Never fails: in every other case the
 /// answer is the older format. Source: RFC 9110, section 12.5.1.
 [[nodiscard]] TextFormat negotiate(std::string_view untrusted_accept);
 /// For the header Content-Type.

@@ -15,7 +15,7 @@ namespace {
 
 using protozero::pbf_writer;
 
-// Field numbers, by message. Nothing but what is written here.
+// Field numbers, by message. Only the fields written here.
 namespace request {
 constexpr protozero::pbf_tag_type kResourceMetrics = 1;
 }
@@ -145,8 +145,8 @@ std::string take_label(Labels& labels, std::string_view name) {
   return value;
 }
 
-/// Families by the job that their samples are of, which then is no label of them any more; what is
-/// of no job, such as the agent's own, by "".
+/// Families by the job that their samples are of, which then is no label of them any more; those of
+/// no job, such as the agent's own, by "".
 std::map<std::string, std::vector<Family>> by_job(std::vector<Family> families) {
   std::map<std::string, std::vector<Family>> out;
   out[""];

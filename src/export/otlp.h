@@ -24,8 +24,8 @@ inline constexpr std::string_view kOtlpMetricsPath = "/v1/metrics";
 
 /// The snapshot as an ExportMetricsServiceRequest: gauges, monotonic cumulative sums and
 /// histograms, all at `now_wall_ns` unless they say otherwise. The label "job" becomes the
-/// service.name of a resource of its own; what has none is of "kansoku". The same input gives the
-/// same bytes.
+/// service.name of a resource of its own; series without one are of "kansoku". The same input gives
+/// the same bytes.
 /// Source: opentelemetry-proto 1.x, metrics.proto; field numbers only.
 [[nodiscard]] std::string to_otlp(const MetricSet& set, const OtlpSource& source,
                                   std::int64_t now_wall_ns);

@@ -10,7 +10,7 @@
 namespace kansoku::exporter {
 
 /// {"schema": "kansoku.webhook/1", "event": "opened", "text": one sentence, "incident": the
-/// record}. `text` is what chat programs show.
+/// record}. Chat programs show `text`.
 [[nodiscard]] std::string webhook_body(trace::IncidentEvent event,
                                        const trace::IncidentRecord& incident);
 

@@ -22,7 +22,7 @@ STAT(bus_dropped_incoming, kDataLoss, kImport,
 /// Message of a bus. Any bytes.
 struct BusMessage {
   std::string subject;
-  std::string reply;  // where an answer is awaited; empty: nowhere
+  std::string reply;  // subject of the answer; empty: none is awaited
   std::string bytes;
 };
 
@@ -77,8 +77,8 @@ class Bus {
   /// away), or not at all if the bus is destroyed before. kLimit: kRequestsMax wait already.
   [[nodiscard]] virtual Result<void> request(std::string_view subject, std::string_view bytes,
                                              Nanos deadline, ReplyHandler handler) = 0;
-  /// Runs the handlers of what has arrived and of requests that ran out of time. Waits up to `wait`
-  /// for the first. Returns how many ran.
+  /// Runs the handlers of messages that have arrived and of requests that ran out of time. Waits up
+  /// to `wait` for the first. Returns how many ran.
   virtual std::size_t poll(Nanos wait) = 0;
   /// Waits until all that was published has reached the server, at most `deadline`: kTimeout.
   [[nodiscard]] virtual Result<void> flush(Nanos deadline) = 0;

@@ -15,7 +15,7 @@
 namespace kansoku::fleet {
 
 /// How a feature's values become a coordinate that hosts have in common: no host's own scaling, so
-/// that what they send can be merged.
+/// that their rows can be merged.
 struct ClusterAxis {
   enum class Scale : std::uint8_t { kNone, kLinear, kLog };  // kNone: not in cluster features
   Scale scale{Scale::kNone};
@@ -31,7 +31,7 @@ struct ClusterAxis {
 /// Contents of a kClusterFeatures part: rows of all ranks of a job on a host in one period.
 struct ClusterPart {
   std::vector<std::uint32_t> features;  // in Summary::features, ascending; one a dimension
-  std::vector<ClusterAxis> axes;        // of these
+  std::vector<ClusterAxis> axes;        // of these features
   stats::ClusterFeatures rows;
 };
 [[nodiscard]] std::string encode_cluster_part(std::span<const std::uint32_t> features,
@@ -42,7 +42,7 @@ struct ClusterPart {
 [[nodiscard]] Result<ClusterPart> decode_cluster_part(ByteSpan untrusted,
                                                       std::size_t feature_count);
 
-/// Cluster features of one job in the making. Chooses the features by what is there: of the first
+/// Cluster features of one job in the making. Chooses the features by the data: of the first
 /// windows, the most telling ones (those that come first) that nine of ten windows have. Windows
 /// that lack one of them are left out; if most do, features are chosen anew. Features that nine of
 /// ten windows of a later period have are taken in for the next: the first windows of a job are of

@@ -58,9 +58,9 @@ class Collector {
   /// Takes a message in. An Error if it is refused as a whole (counted too); a duplicate is none.
   /// `subject`: that it came by, which has to be the host's; empty: by none.
   Result<void> add(ByteSpan untrusted, CollectorTime now, std::string_view subject = {});
-  /// The picture at `now`. Forgets what is too old.
+  /// The picture at `now`. Forgets data that are too old.
   [[nodiscard]] FleetReport report(CollectorTime now);
-  /// Memory of sketches, about what all the rest grows with.
+  /// Memory of sketches, all the rest grows about as they do.
   [[nodiscard]] std::size_t sketch_bytes() const;
 
  private:

@@ -8,9 +8,9 @@
 
 namespace kansoku::fleet {
 
-/// The middle of buses of one process: what is published to one endpoint arrives at once at all, in
-/// the order of publishing, and for each message in the order of subscribing. Nothing is lost but
-/// to full inboxes. Endpoints may live on different threads and outlive the hub.
+/// The middle of buses of one process: a message published to one endpoint arrives at once at all,
+/// in the order of publishing, and for each message in the order of subscribing. Nothing is lost
+/// but to full inboxes. Endpoints may live on different threads and outlive the hub.
 class InProcessHub {
  public:
   InProcessHub();

@@ -34,8 +34,8 @@ struct NatsServers {
   std::string user, password, token;
 };
 
-/// Takes NatsOptions::url apart. kUnsupported names what is wrong, without secrets: a scheme that
-/// is neither nats nor tls, an empty host, servers with different credentials.
+/// Takes NatsOptions::url apart. kUnsupported names the mistake, without secrets: a scheme that is
+/// neither nats nor tls, an empty host, servers with different credentials.
 [[nodiscard]] Result<NatsServers> parse_nats_url(std::string_view untrusted);
 
 /// A bus through a NATS server. Returns at once: connecting, and connecting again whenever the

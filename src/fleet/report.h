@@ -54,7 +54,7 @@ struct FleetModel {
   std::uint64_t rows{0};  // windows of ranks
   int modes{0};
   std::size_t hosts{0};           // that were compared
-  std::size_t odd_count{0};       // of them odd
+  std::size_t odd_count{0};       // the odd ones among them
   std::vector<FleetOddHost> odd;  // the worst three, most first
 };
 
@@ -93,7 +93,7 @@ struct FleetReport {
   std::int64_t window_ns{0};  // how far back the quantiles reach
   std::uint64_t messages{0}, bytes{0};
   FleetLoss loss;
-  std::uint64_t unlearnt_parts{0};  // cluster features above what the collector learns of
+  std::uint64_t unlearnt_parts{0};  // cluster features above the collector's limit of learning
   std::vector<FleetHost> hosts;     // by name
   std::vector<FleetJob> jobs;       // by key
   std::vector<FleetGroup> groups;   // by begin, then job

@@ -20,8 +20,8 @@ namespace kansoku::fleet {
 /// Requests to an agent. A request is a type with
 ///   kName            the word on the wire
 ///   to_json()        its members
-///   from_json()      the same of untrusted JSON; the error names what is wrong
-///   Reply            what is answered, with to_json() and from_json() as well
+///   from_json()      the same of untrusted JSON; the error names the mistake
+///   Reply            the answer, with to_json() and from_json() as well
 /// and nothing else has to know it: whoever can do it says so to a RequestTable, whoever wants it
 /// calls ask(). How the lines travel (a local socket, a bus) is none of its business.
 
@@ -110,7 +110,7 @@ class RequestTable {
 /// Takes a line to whoever answers it and gives the answer. May block.
 using Transport = std::function<Result<std::string>(const std::string& line)>;
 
-/// The line of a request, and what an answer says; for transports that do not wait.
+/// The line of a request, and the contents of an answer; for transports that do not wait.
 [[nodiscard]] std::string request_line(std::string_view name, const Json& members);
 /// The members of the reply, or the error that the other side told.
 [[nodiscard]] Result<Json> reply_members(std::string_view untrusted_answer);
@@ -131,7 +131,7 @@ template <class Request>
 /// An agent that serves its requests at `subject` of a bus, which is polled meanwhile; both are
 /// borrowed.
 [[nodiscard]] Transport over_bus(Bus& bus, std::string subject, Nanos deadline);
-/// Answers what comes to `subject`, in the bus's poll. Table and bus are borrowed.
+/// Answers requests to `subject`, in the bus's poll. Table and bus are borrowed.
 [[nodiscard]] Result<Bus::SubscriptionId> serve(Bus& bus, std::string_view subject,
                                                 const RequestTable& table);
 

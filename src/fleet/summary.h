@@ -22,7 +22,7 @@ enum class PartKind : std::uint8_t {
   kCounters = 4,         // names and increments: encode_counters; at most one a message
 };
 
-/// Limits of one message; what passes them is refused by the decoder and cut by the writer.
+/// Limits of one message; the decoder refuses larger ones, the writer cuts.
 inline constexpr std::size_t kSummaryBytesMax = 1'000'000;  // below the default of a NATS server
 inline constexpr std::size_t kSummaryTextMax = 256;         // bytes of a name, key, boot id
 inline constexpr std::size_t kSummaryJobsMax = 64;
@@ -37,7 +37,7 @@ inline constexpr std::int32_t kAllRanks = -2;          // of the job, on this ho
 
 /// A job as a host sees it.
 struct SummaryJob {
-  std::string key;   // what makes processes on several hosts one job
+  std::string key;   // equal for the processes of one job on several hosts
   std::string name;  // for people
   std::int32_t world_size{1};
   std::vector<std::int32_t> ranks;  // on this host, ascending

@@ -47,7 +47,7 @@ SummaryDropped capped(SummaryDropped dropped) {
 /// A message in the making.
 struct SummaryWriter::Packing {
   Summary summary;
-  std::deque<std::string> storage;                 // what the parts borrow
+  std::deque<std::string> storage;                 // bytes that the parts borrow
   std::map<std::uint32_t, std::uint32_t> indices;  // of jobs in the message, by id
   std::vector<std::size_t> incidents;              // that are in it, by place
   bool has_counters{false};

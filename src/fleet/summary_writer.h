@@ -37,7 +37,7 @@ struct SummaryOptions {
   std::vector<ClusterAxis> axes{};      // of the features; empty: no cluster features are sent
 };
 
-/// Gathers what one host tells the fleet and writes it as messages that keep to a budget: on
+/// Gathers one host's reports to the fleet and writes them as messages that keep to a budget: on
 /// average, and in any single message, no more than `bytes_per_second` times the time since the
 /// message before, one period's worth at most.
 ///

@@ -61,7 +61,7 @@ struct Reporter {
 
 struct BookOptions {
   std::string host;
-  std::string folder;  // of the log, and of what says until when there was an agent; "": none
+  std::string folder;  // of the log, and of the agent's last sign of life; "": none
   /// So soon after its end an incident of the agent before this one goes on. As the sources have
   /// it.
   Nanos pause{std::chrono::seconds{20}};
@@ -71,20 +71,20 @@ struct BookOptions {
   std::span<const Cause> causes{known_causes()};
 };
 
-/// The incidents of one host: which are open, which were announced, and under what id; the one
-/// place that gives ids, changes labels and writes the log. Bounded. One thread.
+/// The incidents of one host: the open ones, the announced ones, and their ids; the one place that
+/// gives ids, changes labels and writes the log. Bounded. One thread.
 class Book {
  public:
   static constexpr std::size_t kOverMax = 256;  // remembered of those that are over
   static constexpr Nanos kInheritFor = incident::kInheritFor;
   static constexpr Nanos kCountFor = std::chrono::minutes{5};
 
-  /// Opens the log and takes over what the agent before this one left open. kPermission, kNotFound:
-  /// the log cannot be opened.
+  /// Opens the log and takes over the incidents that the agent before this one left open.
+  /// kPermission, kNotFound: the log cannot be opened.
   [[nodiscard]] static Result<Book> open(BookOptions options, BootTime now, std::int64_t wall_ns);
 
   [[nodiscard]] Notice observe(const Observation& seen);
-  /// To be called each window. Ends what nobody continued, writes what could not be written, says
+  /// To be called each window. Ends incidents that nobody continued, repeats failed writes, says
   /// that there is an agent.
   [[nodiscard]] std::vector<Notice> tick(BootTime now);
 
@@ -107,7 +107,7 @@ class Book {
   /// Jobs that are counted for.
   [[nodiscard]] std::set<std::string> counted_jobs() const;
   /// Counts of jobs that were not among `jobs` for kCountFor are forgotten: a scrape a minute sees
-  /// what was told of one that is over.
+  /// the counts of one that is over.
   void count_only(const std::set<std::string>& jobs, BootTime now);
 
   [[nodiscard]] std::uint64_t failed_writes() const { return failed_writes_; }

@@ -35,7 +35,7 @@ struct DevicePhase {
   std::uint64_t launches{0};                        // calls that launched kernels or graphs
   std::uint64_t graphs{0}, kernels{0};              // kernels: also those within graphs
   std::uint64_t kernels_least{0}, kernels_most{0};  // of one micro-batch
-  double kernel_ns{0};                              // of those that were timed
+  double kernel_ns{0};                              // of the timed ones
   std::uint64_t timed{0};                           // micro-batches with such
   std::uint64_t placed{0};                          // splits whose kernels were told to nodes
   std::uint64_t unplaced{0};                        // splits of which they could not

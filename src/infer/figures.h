@@ -25,7 +25,7 @@ struct Work {
   std::uint64_t count{0};
   double ns{0}, flops{0}, bytes{0};
   double runnable_ns{0},
-      blocked_ns{0};  // of it: without a processor; in the kernel, uninterruptible
+      blocked_ns{0};  // parts of it: without a processor; in the kernel, uninterruptible
 };
 struct OperatorRow {
   std::string op;
@@ -66,7 +66,7 @@ struct TokenRow {  // one micro-batch or decode call, for the timeline
   std::int64_t tokens{0};
   Phase phase{};
 };
-/// A kind of graph: how often it ran, and what of it could run side by side.
+/// A kind of graph: how often it ran, and the share that could run side by side.
 struct GraphRow {
   std::uint32_t definition{0};
   std::uint64_t runs{0};
@@ -88,7 +88,7 @@ struct ProcessFigures {
   std::uint64_t uids{0};  // graphs that were built: the others ran again
   std::int64_t micro_batch_tokens{0}, generated{0}, prompt{0};  // generated: rows of decode phases
   std::optional<double> ms_p50, ms_p99;                         // of a micro-batch that decodes
-  std::optional<double> tokens_per_second;                      // of those, per time in calls
+  std::optional<double> tokens_per_second;                      // of decodes, per time in calls
   std::optional<double> prefill_per_second;
   std::vector<OperatorRow> operators;  // by time
   std::vector<NodeRow> nodes;          // by time

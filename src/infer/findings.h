@@ -18,7 +18,7 @@ enum class Cause : std::uint8_t {
   kThreadHeldBack,  // one thread of the graph had no processor: a quota, another program on its own
   kNoProcessor,     // several had none
   kWeightsRead,     // threads were blocked: the weights come from disk
-  kMemoryBusy,      // since a moment what reads much memory is slower, and nothing else
+  kMemoryBusy,      // since a moment operators that read much memory are slower, and nothing else
   kProcessorSlower,  // since a moment everything is slower
   kSlowOperator,     // one operator is slower, the others are not
   kDeviceSlower,     // since a moment a token's kernels take longer
@@ -26,7 +26,7 @@ enum class Cause : std::uint8_t {
 /// "oversubscribed", "thread_held_back", ...
 [[nodiscard]] std::string_view cause_name(Cause cause);
 
-/// Something that makes a model slow, with what shows it.
+/// Something that makes a model slow, with its evidence.
 struct Finding {
   Cause cause{};
   std::int32_t pid{0};
@@ -51,7 +51,7 @@ struct OperatorChange {
   double share{0};  // of the phase's time now
 };
 struct Comparison {
-  std::vector<OperatorChange> operators;  // by what the change costs
+  std::vector<OperatorChange> operators;  // by cost of the change
   double token_ratio{0};                  // time of a decoding micro-batch, median; 0: unknown
   std::vector<Finding> findings;
 };

@@ -53,7 +53,7 @@ TEST_F(OffCpuTest, OfAThreadInTheDiskIsBlockedUntilItsWaking) {
   recording_.change(10, 7, kInDisk, 0);
   recording_.wake(25, 7);
   recording_.change(30, 0, kRunnable, 7);
-  recording_.change(40, 7, kInDisk, 0);  // who wakes it is not told
+  recording_.change(40, 7, kInDisk, 0);  // its waker is not told
   recording_.change(50, 0, kRunnable, 7);
   expect(7, {0, 100}, 5, 25);
   expect(7, {20, 45}, 5, 10);

@@ -8,7 +8,7 @@
 
 namespace kansoku::infer {
 
-/// Measures what this machine can do on `threads` threads: bytes read from memory beyond its
+/// Measures the peak rates of this machine on `threads` threads: bytes read from memory beyond its
 /// caches, and single-precision multiply-adds in registers, two FLOPs each, with the widest
 /// instructions that it has. Takes some 300 ms and 64 MiB a thread; other load lowers it. Blocks.
 [[nodiscard]] Peaks measure_peaks(std::uint32_t threads, const Clock& clock);

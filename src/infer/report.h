@@ -32,7 +32,7 @@ struct ReportOptions {
 [[nodiscard]] std::string to_text(const Report& report, const ReportOptions& options,
                                   const Verdict& verdict = {});
 
-/// Findings and what changed from the other recording, without the figures.
+/// Findings and changes from the other recording, without the figures.
 [[nodiscard]] std::string comparison_text(const Verdict& verdict, const ReportOptions& options);
 /// A few lines for a live screen: speed by `now`, operators and nodes by `closer`, the last report
 /// that had some, which is `age_seconds` old.

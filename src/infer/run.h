@@ -17,7 +17,7 @@ namespace kansoku::infer {
 
 inline constexpr std::size_t kNone = SIZE_MAX;  // of indices
 
-/// A node of a graph's definition, and what it takes to compute it once.
+/// A node of a graph's definition, and the cost of computing it once.
 struct Node {
   std::string op, name;
   trace::TensorShape shape;
@@ -37,7 +37,7 @@ using Span = stats::Interval;
 struct Decode {
   Span span;
   std::int64_t tokens{0};
-  std::optional<std::int64_t> result{};  // what it returned
+  std::optional<std::int64_t> result{};  // return value
   std::uint32_t context{0}, caller{0};   // caller: the thread
 };
 /// The last tokens of a micro-batch: whose they are, and where in the sequence.
@@ -110,8 +110,8 @@ struct Run {
   const trace::Trace* trace{nullptr};  // borrowed: names and scheduler
 };
 
-/// Reads what capture/llm wrote. The trace is borrowed and may be anybody's: what makes no sense is
-/// counted and left out.
+/// Reads the records of capture/llm. The trace is borrowed and may be anybody's: a record that
+/// makes no sense is counted and left out.
 [[nodiscard]] Run read_run(const trace::Trace& untrusted);
 
 }  // namespace kansoku::infer

@@ -16,7 +16,7 @@
 
 namespace kansoku::infer {
 
-/// Writes what capture/llm writes; times in nanoseconds.
+/// Writes the records of capture/llm; times in nanoseconds.
 class RecordingForTest {
  public:
   RecordingForTest() : writer_(trace::Writer::create(sink_, boot_time(0)).value()) { process(100); }

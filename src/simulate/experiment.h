@@ -69,7 +69,7 @@ struct ModelMetrics {
   double inference_s{0};
 };
 
-/// One row of a compression table: what pruning a share does.
+/// One row of a compression table: effect of pruning a share.
 struct CompressionRow {
   double pruned{0}, performance{0} /* added */, size{1}, inference{1} /* factors */;
 };
@@ -119,7 +119,7 @@ enum class TriggerKind : std::uint8_t {
   kPeriodic,    // every `period`, counted from the start of the simulation
   kThreshold,   // loss of performance >= `loss`
   kCumulative,  // loss integrated over time >= `loss_hours`
-  kCostAware,   // value of what was lost since the last training >= cost of a retraining
+  kCostAware,   // value lost since the last training >= cost of a retraining
   kStaleness,   // `period` after the data of the deployed model
   kOracle,      // the best times, knowing the drift to come: the bound
 };
@@ -138,7 +138,7 @@ struct DriftSpec {
   std::vector<std::pair<double, double>> points;  // (seconds, loss)
 };
 
-/// A family of deployed models, and what renews them.
+/// A family of deployed models, and their renewal.
 struct ModelsSpec {
   std::string name;
   std::uint32_t count{1};
@@ -153,7 +153,7 @@ struct ModelsSpec {
   double promotion_margin{-1};   // new model must measure >= current + margin; -1: always
   bool rollback{false};          // back to the one before if it turns out worse
   double rollback_after_s{0};
-  double value_per_loss_hour{0};  // what one hour at loss 1 costs
+  double value_per_loss_hour{0};  // cost of one hour at loss 1
   double retrain_cost{0};         // in the same unit; 0: from the GPU hours of the pipeline
 };
 
@@ -173,7 +173,8 @@ struct Experiment {
   std::vector<ModelsSpec> models;
 };
 
-/// Reads what an experiment names: traces, models, node lists. Paths as written in the file.
+/// Reads the files that an experiment names: traces, models, node lists. Paths as written in the
+/// file.
 class Loader {
  public:
   virtual ~Loader() = default;

@@ -15,7 +15,7 @@
 namespace kansoku::simulate {
 
 /// A run that drains goes on after the horizon until all is done, but no longer than so many
-/// horizons; what is left then is told ("pipeline.NAME.unfinished").
+/// horizons; the rest is told ("pipeline.NAME.unfinished").
 inline constexpr int kDrainHorizonsMax = 100;
 
 /// One figure of one replication. Names are paths: "cluster.training.utilisation",

@@ -14,7 +14,7 @@
 
 namespace kansoku::simulate {
 
-/// "s" for ..._s, "share" for utilisations, "" otherwise: what a metric's name says of its unit.
+/// "s" for ..._s, "share" for utilisations, "" otherwise: a metric's unit, by its name.
 [[nodiscard]] std::string_view unit_of(std::string_view metric);
 
 /// Schema kansoku.simulation/1 (docs/formats/simulation.md): each metric with mean, 95 % interval,
@@ -27,7 +27,7 @@ struct Axis {
   std::vector<std::string> values;
 };
 /// "clusters.gpu.slots=40,50,60" (commas inside brackets, braces and quotes do not separate).
-/// kCorrupt says what is missing.
+/// kCorrupt names the missing part.
 [[nodiscard]] Result<Axis> parse_axis(std::string_view text);
 
 /// All combinations, the last axis fastest; kLimit above 100,000.

@@ -13,7 +13,7 @@ inline constexpr std::size_t kSynthesizedTasksMax = std::size_t{1} << 26;
 
 /// The pipelines of an experiment as a trace, without simulating who waits: each run a task graph,
 /// its tasks with the durations, bytes and demands that replication 0 of the experiment draws.
-/// Optional tasks that do not take place are left out, their followers wait for what came before.
+/// Optional tasks that do not take place are left out, their followers wait for their predecessors.
 /// Pipelines that only triggers start, and recorded jobs, are not part of it. Submission = arrival
 /// of the run. kLimit above kSynthesizedTasksMax tasks. Deterministic.
 [[nodiscard]] Result<Workload> synthesize_pipelines(const Experiment& experiment);

@@ -39,7 +39,7 @@ struct TraceOutCounts {
 /// begins, so that slices of a lane never overlap; counter tracks from Replication::series. Slices
 /// of one pipeline run are linked by a flow. A task that was started again shows its last execution
 /// and, as its wait, all time before; tasks not ended at the end of the simulation have no record
-/// and no slice. `replication.records` may be null: counters only. Whatever a limit leaves out is
+/// and no slice. `replication.records` may be null: counters only. All that a limit leaves out is
 /// counted, in the trace too. Fails as `sink` does. The same replication gives the same bytes; any
 /// thread; memory bounded by slices_max.
 [[nodiscard]] Result<TraceOutCounts> write_trace(const Experiment& experiment,

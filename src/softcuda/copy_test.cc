@@ -376,7 +376,7 @@ TEST_F(CopyTest, BatchesGoToTheStreamAsAWhole) {
   lines.add(b, a, 0);  // nothing to do
   close(stream_);
   OK(lines.copy(stream_));
-  std::fill(sent.begin(), sent.end(), std::uint8_t{0});  // what is pageable has been read
+  std::fill(sent.begin(), sent.end(), std::uint8_t{0});  // pageable memory has been read
   EXPECT_CU(CUDA_ERROR_NOT_READY, cuStreamQuery(stream_));
   open();
   Lines back;

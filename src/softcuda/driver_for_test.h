@@ -44,7 +44,7 @@ template <class F>
 #include "softcuda/entry_points.inc"
 #undef KANSOKU_ENTRY_POINT
 
-/// Names of what is implemented.
+/// Names of the implemented functions.
 inline constexpr const char* kImplemented[] = {
 #define KANSOKU_ENTRY_POINT(result, name, parameters) #name,
 #include "softcuda/entry_points.inc"

@@ -761,7 +761,7 @@ void start() {
     setenv(name, text, 1);
   if (cuInit(0) != CUDA_SUCCESS) std::abort();
   std::error_code error;
-  std::filesystem::remove_all(folder, error);  // what is mapped stays
+  std::filesystem::remove_all(folder, error);  // mapped files stay
 }
 
 /// All that is free at the end was free at the beginning: nothing is lost.

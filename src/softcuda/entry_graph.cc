@@ -695,7 +695,7 @@ KANSOKU_ENTRY cuGraphDestroyNode(CUgraphNode handle) {
   GraphNode* node = nullptr;
   KANSOKU_CU_TRY(editor.find(handle, node));
   Graph& graph = *node->graph;
-  if (graph.captures != 0) return CUDA_ERROR_INVALID_VALUE;  // what is captured may depend on it
+  if (graph.captures != 0) return CUDA_ERROR_INVALID_VALUE;  // captures may depend on it
   for (const auto& other : graph.nodes)
     std::erase(other->after, node);
   Editor::forget(*node);

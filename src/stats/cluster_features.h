@@ -85,7 +85,7 @@ class ClusterFeatures {
   void place_point(std::size_t slot);
   void merge_cheapest();
   void join(std::size_t into, std::size_t from);
-  /// The slot whose union with `slot` is cheapest, and what it costs.
+  /// The slot whose union with `slot` is cheapest, and its cost.
   void find_nearest(std::size_t slot);
   /// The scatter of two clusters together, into `scratch_`.
   void unite_scatter(std::size_t into, std::size_t from);

@@ -38,13 +38,13 @@ enum class Family : std::uint8_t {
 
 namespace internal {
 
-/// Parameters of the families with a closed form and what draws need of them, computed once.
+/// Parameters of the families with a closed form and derived values for draws, computed once.
 struct Shape {
   double outer{1};  // a of gamma and exponentiated Weibull, b of Pareto, d of Burr XII, sigma
   double inner{1};  // c of both Weibull families and Burr XII
   double scale{1};
   double outer_inverse{1}, inner_inverse{1};
-  double log_norm{0};  // what a log density adds whatever x is
+  double log_norm{0};  // constant term of a log density, whatever x is
 };
 
 /// A component of a mixture that is cut at a cap, weights as they are below the cap.
@@ -76,7 +76,7 @@ class Distribution {
   /// and is that of the distribution with its cap. A family with a mass of its own at 0 keeps it in
   /// the rest. kCorrupt if `share` is outside 0..1.
   [[nodiscard]] Result<Distribution> with_zero_share(double share) const;
-  /// The same conditioned on X <= cap: what rejection of larger draws gives, so a share of zeros
+  /// The same conditioned on X <= cap: the result of rejecting larger draws, so a share of zeros
   /// rises. kCorrupt if nothing of the family itself lies below the cap, or it is negative.
   [[nodiscard]] Result<Distribution> capped(double cap) const;
 
@@ -94,8 +94,7 @@ class Distribution {
   /// Smallest x with cdf(x) >= u, u in (0, 1); always finite. kGamma and kLogMixture by iteration.
   [[nodiscard]] double quantile(double u) const;
   /// One draw from one uniform in (0, 1): the quantile, except for kLogMixture, which takes the
-  /// component from u and the place inside it from what is left of u. Fast (tens of ns), except
-  /// kGamma.
+  /// component from u and the place inside it from the rest of u. Fast (tens of ns), except kGamma.
   [[nodiscard]] double draw(double u) const;
   /// Infinity if the mean does not exist (Burr XII with c*d <= 1, Pareto with b <= 1; never with a
   /// cap). Exponentiated Weibull, and Burr XII with a cap, by numerical integration.

@@ -25,7 +25,7 @@ class IntervalSet {
   [[nodiscard]] IntervalSet unite(const IntervalSet& other) const;
   [[nodiscard]] IntervalSet intersect(const IntervalSet& other) const;
   [[nodiscard]] IntervalSet subtract(const IntervalSet& other) const;
-  /// The part of the set inside `window`. O(log n + what it gives).
+  /// The part of the set inside `window`. O(log n + size of the result).
   [[nodiscard]] IntervalSet within(Interval window) const;
 
   /// Nanoseconds of the set inside `window`. O(log n).

@@ -37,8 +37,8 @@ class LogSketch {
   /// sketches give equal bytes, whatever order they were filled in. A count above kEncodedCountMax
   /// in all would be refused by `decode`.
   void encode(std::string& to) const;
-  /// The sketch of the whole of `untrusted`; kCorrupt says what is wrong. Bytes have one form:
-  /// what is accepted encodes to the same bytes again.
+  /// The sketch of the whole of `untrusted`; kCorrupt names the mistake. Bytes have one form:
+  /// accepted bytes encode to the same ones again.
   [[nodiscard]] static Result<LogSketch> decode(ByteSpan untrusted);
 
  private:

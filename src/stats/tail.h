@@ -29,10 +29,10 @@ class Tail {
   static constexpr std::size_t kExceedancesMin = 20;
 
   /// Fits the values above `threshold` (strictly; in any order). Maximum likelihood by Grimshaw's
-  /// search in one dimension over shapes from -1 up, with probability-weighted moments where the
-  /// best of them is at that border. kCorrupt: a value or the threshold is not finite; kLimit:
-  /// fewer than kExceedancesMin exceedances, or all of them equal. Deterministic, whatever the
-  /// order. O(n log n) and about 150 n logarithms.
+  /// search in one dimension over shapes from -1 up, with probability-weighted moments if the best
+  /// of them is at that border. kCorrupt: a value or the threshold is not finite; kLimit: fewer
+  /// than kExceedancesMin exceedances, or all of them equal. Deterministic, whatever the order. O(n
+  /// log n) and about 150 n logarithms.
   /// Source: Grimshaw 1993; Hosking and Wallis 1987; Dupuis and Tsao 1998 for the feasible shape.
   [[nodiscard]] static Result<Tail> fit(std::span<const double> values, double threshold);
   /// With the `share` quantile of the values as threshold, 0 < share < 1 (else kUnsupported).

@@ -78,8 +78,8 @@ class History {
   /// Does not write: call flush() first.
   ~History();
 
-  /// Gathers the windows of one moment, and writes what was gathered when it is time. The error is
-  /// that of writing; the windows are kept for the next try all the same.
+  /// Gathers the windows of one moment, and writes them when it is time. The error is that of
+  /// writing; the windows are kept for the next try all the same.
   [[nodiscard]] Result<void> add_windows(std::int64_t wall_ns, std::string_view job,
                                          std::span<const HistoryRow> rows);
   /// Writes an incident, replacing that of the same id.
@@ -87,7 +87,7 @@ class History {
   /// Writes all that was gathered.
   [[nodiscard]] Result<void> flush();
 
-  /// By begin, then id; the latest `count_max`. Includes what could not be written yet.
+  /// By begin, then id; the latest `count_max`. Includes incidents that could not be written yet.
   [[nodiscard]] Result<std::vector<trace::IncidentRecord>> incidents(const IncidentFilter& filter);
   /// kNotFound if there is none.
   [[nodiscard]] Result<trace::IncidentRecord> incident(std::string_view id);
@@ -98,7 +98,7 @@ class History {
                                                           std::int64_t until_ns,
                                                           std::string_view feature);
 
-  /// Deletes what is older than the options' age, and the oldest windows until all files are
+  /// Deletes rows that are older than the options' age, and the oldest windows until all files are
   /// within the options' bytes. To be called now and then, e.g. every ten minutes.
   [[nodiscard]] Result<void> retain(std::int64_t now_wall_ns);
   /// Bytes of all files of the history, those set aside included.

@@ -17,7 +17,7 @@ namespace kansoku::store {
 STAT(incident_log_bad_lines, kDataLoss, kImport,
      "unreadable lines of the incident log; the disk was full or somebody edited the file");
 
-/// Which incidents are wanted; what is left empty is not asked about.
+/// Filter of incidents; empty members are not asked about.
 struct IncidentFilter {
   std::int64_t since_ns{0};          // those that ended at or after it, or are open
   std::int64_t until_ns{INT64_MAX};  // those that began before it
@@ -39,7 +39,7 @@ class IncidentLog {
   static constexpr std::uint64_t kBytesMin = 64 * 1024;
 
   struct Options {
-    std::uint64_t bytes_max{16U << 20U};  // of both files; at least kBytesMin
+    std::uint64_t bytes_max{16U << 20U};  // both files together; at least kBytesMin
     bool create{true};                    // false: kNotFound if there is no log
   };
   /// Opens or creates the file. kPermission, kNotFound: it cannot be.

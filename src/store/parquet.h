@@ -17,9 +17,9 @@ struct Column {
 };
 
 /// Converts a CSV file (RFC 4180 with a header line, UTF-8) to a Parquet file of mode 0600,
-/// replacing what was there in one step; rows keep their order. `columns` are those of the header,
-/// in order; empty: types are guessed from all rows. Paths may hold any bytes: SQL never sees them.
-/// kCorrupt names what DuckDB did not like; files as in sys/fd.h. May block. Memory: DuckDB's.
+/// replacing an old one in one step; rows keep their order. `columns` are those of the header, in
+/// order; empty: types are guessed from all rows. Paths may hold any bytes: SQL never sees them.
+/// kCorrupt has DuckDB's complaint; files as in sys/fd.h. May block. Memory: DuckDB's.
 [[nodiscard]] Result<void> csv_to_parquet(Database& database, const std::string& csv_path,
                                           const std::string& parquet_path,
                                           std::span<const Column> columns = {});
@@ -29,8 +29,8 @@ struct Column {
                                           const std::string& parquet_path,
                                           std::span<const Column> columns = {});
 
-/// The rows of a Parquet file as CSV with a header line, in their order. kCorrupt names what DuckDB
-/// did not like, kLimit above 4 GiB of text, kUnavailable without DuckDB. May block.
+/// The rows of a Parquet file as CSV with a header line, in their order. kCorrupt has DuckDB's
+/// complaint, kLimit above 4 GiB of text, kUnavailable without DuckDB. May block.
 [[nodiscard]] Result<std::string> parquet_to_csv(Database& database,
                                                  const std::string& parquet_path);
 [[nodiscard]] Result<std::string> parquet_to_csv(const std::string& parquet_path);

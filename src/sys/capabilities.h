@@ -25,7 +25,7 @@ enum class Capability : std::uint8_t {
 struct CapabilityInfo {
   Capability capability{};
   std::string_view name;     // "CAP_BPF"
-  std::string_view purpose;  // what is missing without it
+  std::string_view purpose;  // the loss without it
 };
 /// All of them, in the order in which they matter.
 [[nodiscard]] std::span<const CapabilityInfo> known_capabilities();
@@ -35,8 +35,8 @@ struct CapabilityInfo {
 /// `set`: of effective_capabilities(). CAP_SYS_ADMIN counts for CAP_BPF, CAP_PERFMON and
 /// CAP_CHECKPOINT_RESTORE, which it includes.
 [[nodiscard]] bool has_capability(std::uint64_t set, Capability capability);
-/// Those that are missing in `set`, with what they are for; CAP_SYS_ADMIN is never among them,
-/// since nothing needs it where the others are there.
+/// Those that are missing in `set`, with their purposes; CAP_SYS_ADMIN is never among them, since
+/// nothing needs it if the others are there.
 [[nodiscard]] std::vector<CapabilityInfo> missing_capabilities(std::uint64_t set);
 
 /// Gives up all capabilities but `kept`, for good: of all sets of this process, the bounding one

@@ -54,7 +54,7 @@ class CgroupCpuSampler {
 /// Which processors a process may use.
 struct CpuLimits {
   std::string cpus;            // as the kernel lists them, "0-3,8": affinity within the cpuset
-  std::uint32_t cpu_count{0};  // of them
+  std::uint32_t cpu_count{0};  // number of these
   std::string quota_group;     // below the root; of its group and those around it the one with ...
   std::optional<double> quota_cpus;  // ... the least quota, in processors; none: there is no quota
   friend bool operator==(const CpuLimits&, const CpuLimits&) = default;

@@ -92,7 +92,7 @@ class ElfFile {
 /// abbreviations of the C++ ABI).
 [[nodiscard]] std::optional<std::string> plain_function_name(std::string_view mangled);
 
-/// Load bias of a file in a process: what to add to the file's virtual addresses. `mappings`: those
+/// Load bias of a file in a process: to be added to the file's virtual addresses. `mappings`: those
 /// of this one file. 0 for a file that is not position independent; nothing if no mapping fits a
 /// segment.
 struct Mapping;

@@ -122,7 +122,7 @@ Elf64_Sym symbol(std::string_view name, unsigned type, Elf64_Half section, Elf64
 std::string probe_descriptor() {
   std::string bytes;
   put(bytes, 0, std::uint64_t{0x5010});  // probe
-  put(bytes, 8, std::uint64_t{0x6000});  // where .stapsdt.base was when the note was written
+  put(bytes, 8, std::uint64_t{0x6000});  // address of .stapsdt.base when the note was written
   put(bytes, 16, std::uint64_t{0x7000});
   put_text(bytes, 24, std::string_view("shop\0open\0-4@%eax 8@%rdi\0", 25));
   return bytes;

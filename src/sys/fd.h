@@ -48,7 +48,8 @@ class Fd {
 /// block.
 [[nodiscard]] Result<std::string> read_file(const std::string& path, std::size_t bytes_max);
 
-/// Up to the first `bytes` of a regular file, which say what it is; kUnsupported for what is none.
+/// Up to the first `bytes` of a regular file, which tell its format; kUnsupported for any other
+/// kind of file.
 [[nodiscard]] Result<std::string> read_begin(const std::string& path, std::size_t bytes);
 
 /// A read-only mapping of a whole file. Move-only. Reading it may raise SIGBUS if the file is
@@ -76,7 +77,7 @@ class MappedFile {
 };
 
 /// Appends to a file of mode 0600, a pipe or a device. A failed append cuts a file back to its last
-/// whole append, so what was written before stays readable.
+/// whole append, so earlier appends stay readable.
 class FileSink final : public ByteSink {
  public:
   /// Treatment of a line without its end in a file that is appended to: its writer was killed.
@@ -84,7 +85,7 @@ class FileSink final : public ByteSink {
   struct Options {
     bool overwrite{false};                // false: kUnsupported if the file exists
     std::uint64_t bytes_max{UINT64_MAX};  // an append beyond it fails with kLimit
-    bool append{false};                   // goes on behind what is there; that file keeps its mode
+    bool append{false};                   // goes on behind its content; that file keeps its mode
     TornLine torn_line{TornLine::kKeep};
   };
   [[nodiscard]] static Result<std::unique_ptr<FileSink>> create(const std::string& path,
@@ -111,8 +112,7 @@ class FileSink final : public ByteSink {
   bool is_regular_{true};  // false: a pipe or a device, which has no offsets
 };
 
-/// Writes a whole file of mode 0600, replacing what was there in one step (temporary file and
-/// rename).
+/// Writes a whole file of mode 0600, replacing an old one in one step (temporary file and rename).
 [[nodiscard]] Result<void> write_file(const std::string& path, std::string_view content);
 
 }  // namespace kansoku::sys

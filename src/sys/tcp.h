@@ -22,8 +22,8 @@ struct TcpSocket {
   std::uint64_t busy_us{0}, limited_us{0};  // sending, and of that held up by window or buffer
 };
 
-/// The connections of one process together. Totals only grow: what a connection moved between the
-/// last sample and its end is missing in them.
+/// The connections of one process together. Totals only grow: they miss the bytes that a connection
+/// moved between the last sample and its end.
 struct ProcessTcp {
   std::int32_t pid{0};
   std::uint32_t connections{0};                     // established now

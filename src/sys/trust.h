@@ -30,9 +30,9 @@ inline constexpr std::array<const char*, 5> kPathVariables{"KANSOKU_SHARE", "KAN
 /// does for a file of root's. kPermission names the part that others can write to.
 [[nodiscard]] Result<void> check_only_root_writes(const std::string& path);
 
-/// To be called before a library is loaded into this process: a privileged one loads only what
-/// nobody but root can have changed. `library`: a path, or a name that the loader looks for; then
-/// the folders of LD_LIBRARY_PATH are looked at. kPermission.
+/// To be called before a library is loaded into this process: a privileged one loads only files
+/// that nobody but root can have changed. `library`: a path, or a name that the loader looks for;
+/// then the folders of LD_LIBRARY_PATH are looked at. kPermission.
 [[nodiscard]] Result<void> check_loadable(const std::string& library);
 
 }  // namespace kansoku::sys

@@ -48,8 +48,8 @@ class UnixServer {
 
   /// Can be read (poll, epoll) whenever serve() has something to do.
   [[nodiscard]] int poll_fd() const { return events_.raw(); }
-  /// Does what can be done now: at most one request of each connection. To be called when poll_fd()
-  /// can be read, and once a second or so, to drop who is too slow.
+  /// Does the work that can be done now: at most one request of each connection. To be called when
+  /// poll_fd() can be read, and once a second or so, to drop clients that are too slow.
   void serve(BootTime now, const Handler& handler);
   [[nodiscard]] const Stats& stats() const { return stats_; }
   [[nodiscard]] std::size_t connections() const;

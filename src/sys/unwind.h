@@ -27,7 +27,7 @@ struct UnwindRow {
   std::array<Register, kUnwindRegisters> registers{};
 };
 
-/// Copies what there is of `into` at a virtual address of the file; returns how many bytes.
+/// Fills as much of `into` as there is at a virtual address of the file; returns how many bytes.
 using ReadImage = std::function<std::size_t(std::uint64_t address, std::span<std::byte> into)>;
 
 /// The row of the call frame information (.eh_frame, found by its search table .eh_frame_hdr at

@@ -8,8 +8,8 @@
 
 namespace kansoku::sys {
 
-/// How long a test waits for what has to come: so long that only a broken program reaches it,
-/// however slow or loaded the machine is.
+/// How long a test waits for an event that has to come: so long that only a broken program reaches
+/// it, however slow or loaded the machine is.
 inline constexpr Nanos kPatienceForTest = std::chrono::minutes{2};
 
 /// Looks again and again, after pauses, until `is_done()`; false if it never was. Blocks.

@@ -75,7 +75,7 @@ inline constexpr std::array<std::string_view, 6> kIncidentEvents{"noted",  "open
 /// One feature that makes an incident one. Values in the feature's unit.
 struct Evidence {
   std::string feature, unit, layer;
-  double normal{0};  // usual: the median of what was learnt
+  double normal{0};  // usual: the median of the learnt values
   double seen{0};
   double share{0};  // of the score, 0 to 1
 };
@@ -86,7 +86,7 @@ struct IncidentFacts {
   std::int64_t begin_ns{0};
   std::int64_t end_ns{0};  // 0: still open
   IncidentKind kind{IncidentKind::kUnknown};
-  /// False: it differs from what was learnt and costs the job nothing, as far as can be seen.
+  /// False: it differs from the learnt state and costs the job nothing, as far as can be seen.
   bool has_effect{true};
   std::vector<std::int32_t> ranks;  // those that stand out; empty: no single rank, or a job of one
   std::vector<std::int32_t> pids;   // of these ranks
@@ -112,8 +112,8 @@ struct IncidentRecord : IncidentFacts {
   [[nodiscard]] static Result<IncidentRecord> from_json(const Json& untrusted);
 };
 
-/// The id of an incident: 64 bits of FNV-1a over its host, job, begin and `what` (its kind, and
-/// what tells it from others of that kind), as hex.
+/// The id of an incident: 64 bits of FNV-1a over its host, job, begin and `what` (its kind, and its
+/// difference from others of that kind), as hex.
 [[nodiscard]] std::string incident_id(std::string_view host, std::string_view job,
                                       std::int64_t begin_ns, std::string_view what);
 

@@ -10,8 +10,8 @@
 namespace kansoku::trace {
 
 struct ReadOptions {
-  std::uint64_t events_max{400'000'000};  // slices, instants, samples, switches together, and what
-                                          // hangs on them: arguments, tracks, stack frames
+  std::uint64_t events_max{400'000'000};  // slices, instants, samples, switches together, and their
+                                          // parts: arguments, tracks, stack frames
   std::uint64_t inflated_chunk_bytes_max{
       16U << 20};  // one compressed packet; Perfetto writes less than 512 KB
   std::uint64_t strings_bytes_max{1ULL << 30};

@@ -62,7 +62,7 @@ struct WriterOptions {
   int deflate_level{1};  // 0 = store uncompressed packets, 1 .. 9 = zlib
   std::uint32_t strings_max{1U << 20};  // distinct names, frames and stacks each; further ones
                                         // become "(too many names)"
-  bool can_restart{false};  // keep what restart() needs: every name, frame and track, encoded
+  bool can_restart{false};  // keep all for restart(): every name, frame and track, encoded
   // For a writer that goes on behind another's file (append.h): numbers that the file does not use.
   std::uint32_t sequence{1};    // 1 .. 127
   std::uint32_t first_uuid{1};  // of tracks
@@ -72,7 +72,7 @@ STAT(trace_strings_over_limit, kDataLoss, kCapture,
      "more distinct names than the trace can keep; narrow the probe packs");
 
 /// Streams a Perfetto trace into a sink, append-only. Events go into a chunk; a full chunk or
-/// flush() compresses it and hands it to the sink in one append, so what was flushed is readable
+/// flush() compresses it and hands it to the sink in one append, so flushed events are readable
 /// after a kill. Slices of one track may be written in any order of time; begin and end of one
 /// slice must nest properly with the others of the track. After the first failed append every later
 /// flush() fails with the same error and events are dropped. Single-threaded. The sink is borrowed
@@ -97,7 +97,7 @@ class Writer {
   [[nodiscard]] NameId name(std::string_view text);
   [[nodiscard]] CategoryId category(std::string_view text);
 
-  /// Declares the track of a process (again, to update what is known of it: same pid, same handle).
+  /// Declares the track of a process (again, to update its facts: same pid, same handle).
   TrackHandle process_track(const ProcessInfo& info);
   /// Declares the track of a thread: calls of that thread. Same (pid, tid), same handle.
   TrackHandle thread_track(std::int32_t pid, std::int32_t tid, std::string_view thread_name);
@@ -132,7 +132,7 @@ class Writer {
   void loss(const StatDef& stat, std::uint64_t total, BootTime time);
   void metadata(std::string_view key, std::string_view value, BootTime time);
 
-  /// Compresses and appends what is pending. kLimit (disk full) and other write errors come back
+  /// Compresses and appends pending events. kLimit (disk full) and other write errors come back
   /// once and stay.
   [[nodiscard]] Result<void> flush();
 

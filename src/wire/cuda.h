@@ -26,14 +26,14 @@
 #define WIRE_CUDA_SHARDS 64U /* the last one is shared by all further threads */
 #define WIRE_CUDA_PATH_BYTES 256U
 
-/* What the library does. The recorder asks for one; without a living lease it is dormant. */
+/* Mode of the library. The recorder asks for one; without a living lease it is dormant. */
 enum wire_cuda_mode {
   WIRE_CUDA_DORMANT = 0, /* calls go straight to the driver; nothing is counted */
   WIRE_CUDA_SAMPLED = 1, /* every call is counted, one stream operation in `every_n` is timed */
   WIRE_CUDA_EVERY = 2    /* every stream operation is timed, every call of interest is a record */
 };
 
-/* What an entry point does. */
+/* Class of an entry point. */
 enum wire_cuda_class {
   WIRE_CUDA_LAUNCH = 1,
   WIRE_CUDA_GRAPH_LAUNCH = 2,
@@ -165,7 +165,7 @@ struct wire_cuda_control {
 /* In `owner`: it watches, and any recorder may take the lease over from it at once. */
 #define WIRE_CUDA_OWNER_WATCHES (1ULL << 63)
 
-/* What was lost or left out, and why; all grow. */
+/* Counts of losses and omissions, by reason; all grow. */
 struct wire_cuda_losses {
   __u64 ring_full;    /* records */
   __u64 no_event;     /* operations not timed: no free pair of events */
@@ -278,7 +278,7 @@ struct wire_cuda_context {
   __u64 handle;
   __s32 device;
   __u32 state; /* 0: free, 1: in use, 2: destroyed */
-  /* What one multiprocessor of the device offers; 0: not known. */
+  /* Resources of one multiprocessor of the device; 0: not known. */
   __u32 major, threads, blocks, registers, shared_bytes;
 };
 
@@ -316,12 +316,12 @@ struct wire_cuda_kernel {
   __u32 static_shared, local_bytes;
   __u64 launches;
   __u64 captured;                       /* launches that went into a graph */
-  __u16 sites[WIRE_CUDA_SITES];         /* who launched it at first: 1 + indices into `stacks` */
+  __u16 sites[WIRE_CUDA_SITES];         /* its first launch sites: 1 + indices into `stacks` */
   struct wire_cuda_durations durations; /* of the timed ones that are complete */
 };
 WIRE_ASSERT(sizeof(struct wire_cuda_kernel) == 352, "part of the ABI: bump WIRE_CUDA_VERSION");
 
-/* Who made an allocation, or a kernel's first launches: return addresses, innermost first. */
+/* Stack of an allocation, or of a kernel's first launches: return addresses, innermost first. */
 #define WIRE_CUDA_STACKS_MAX 4096U
 #define WIRE_CUDA_STACK_FRAMES 24U
 struct wire_cuda_stack {
@@ -353,7 +353,7 @@ struct wire_cuda {
   struct wire_cuda_shard shards[WIRE_CUDA_SHARDS];
   struct wire_cuda_stream streams[WIRE_CUDA_STREAMS_MAX];
   struct wire_cuda_recent recent[WIRE_CUDA_STREAMS_MAX];
-  /* Of what is no kernel; WIRE_CUDA_LAUNCH: of chains of several. */
+  /* Durations of other operations; WIRE_CUDA_LAUNCH: of chains of several. */
   struct wire_cuda_durations classes[WIRE_CUDA_CLASSES + 1];
   __u64 graph_count; /* entries of `graphs` in use; they are never used again */
   struct wire_cuda_graph graphs[WIRE_CUDA_GRAPHS_MAX];

@@ -9,7 +9,7 @@
 
 #include "wire/version.h"
 
-/* What a probed function is: the low byte of the cookie of its places. The next three bytes are
+/* Role of a probed function: the low byte of the cookie of its places. The next three bytes are
  * the index of the process in the map `targets`. */
 enum wire_model_role {
   WIRE_MODEL_DECODE = 1,     /* llama_decode, llama_encode: (context, batch) */
@@ -30,7 +30,7 @@ enum wire_model_role {
 #define WIRE_MODEL_TARGET(cookie) \
   ((cookie) >> WIRE_MODEL_TARGET_SHIFT & (WIRE_MODEL_TARGETS_MAX - 1))
 
-/* What a record is. */
+/* Kind of a record. */
 enum wire_model_kind {
   WIRE_MODEL_BEGIN = 1,
   WIRE_MODEL_END = 2,     /* of roles with an end; `a`: what is returned */

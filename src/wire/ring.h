@@ -99,12 +99,12 @@ struct wire_call_stack {
 WIRE_ASSERT(sizeof(struct wire_call_stack) == 32 + 8 * WIRE_CALL_FRAMES,
             "part of the ABI: bump WIRE_VERSION");
 
-/* Where the value of an argument comes from: a register of the entry, what is returned, or the
+/* Source of an argument's value: a register of the entry, the return value, or the
  * stack pointer of the entry, at which the return address lies and behind it the seventh argument.
  */
 enum wire_source { WIRE_ARG0 = 0, WIRE_ARG5 = 5, WIRE_RETURN = 6, WIRE_STACK_POINTER = 7 };
-/* Of a source: what the function wrote through that argument. The argument is kept at the entry,
- * and the steps are gone at the end. */
+/* Flag of a source: the value that the function wrote through that argument. The argument is kept
+ * at the entry, and the steps are gone at the end. */
 #define WIRE_SOURCE_OUT 0x80
 #define WIRE_SOURCE_MASK 7
 
@@ -121,7 +121,7 @@ struct wire_capture {
 };
 WIRE_ASSERT(sizeof(struct wire_capture) == 12, "part of the ABI: bump WIRE_VERSION");
 
-/* Where the calls of a probe go: records in the ring, totals in a map, or both. */
+/* Sinks of the calls of a probe: records in the ring, totals in a map, or both. */
 enum wire_sink { WIRE_SINK_RING = 1, WIRE_SINK_TOTALS = 2 };
 
 enum wire_probe_flag {
@@ -168,7 +168,7 @@ struct wire_probe {
   __u16 at_begin; /* ring: bit i: capture i is told with the begin */
   __u16 at_end;   /* ring: bit i: with the end */
   __u8 type;
-  /* Of scopes: captures that hold the name, an object of Python, and the count of arguments: two
+  /* For scopes: captures that hold the name, an object of Python, and the count of arguments: two
    * enter, one leaves. Totals count those of scopes[i] for the index of the probe plus i. */
   __u8 scope_name, scope_arguments, scope_count;
   __u8 text; /* WIRE_PROBE_TEXT: which capture it is */
@@ -188,8 +188,8 @@ WIRE_ASSERT(sizeof(struct wire_probe) == 280, "part of the ABI: bump WIRE_VERSIO
 #define WIRE_COOKIE_PAIR_END (1ULL << 36)
 #define WIRE_COOKIE_SINGLE (31ULL << 32) /* any of those: no return probe belongs to it */
 #define WIRE_COOKIE_JUMP (1ULL << 37)    /* an exit that jumps on: nothing is returned yet */
-/* Of exits: whether a conditional jump has to be taken (1) or not (2) or does not matter (0), its
- * condition as in the opcode, and where the return address lies: at rbp or else rsp, plus so many
+/* For exits: a conditional jump has to be taken (1), or not (2), or does not matter (0); its
+ * condition as in the opcode; and the place of the return address: rbp or else rsp, plus so many
  * times 8 bytes. */
 /* The register that holds what will be returned, by its number in instructions: rax is 0. */
 #define WIRE_COOKIE_VALUE_SHIFT 38     /* 4 bits */
@@ -197,6 +197,6 @@ WIRE_ASSERT(sizeof(struct wire_probe) == 280, "part of the ABI: bump WIRE_VERSIO
 #define WIRE_COOKIE_CONDITION_SHIFT 46 /* 4 bits */
 #define WIRE_COOKIE_FRAME_SHIFT 50     /* 1 bit */
 #define WIRE_COOKIE_STACK_SHIFT 51     /* 13 bits */
-/* Of scopes, from there: how often the probe was attached. What is open when it is taken off never
+/* For scopes, from there: how often the probe was attached. What is open when it is taken off never
  * ends. */
 #define WIRE_COOKIE_TIMES_SHIFT 48

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 #pragma once
 
-/* What the BPF programs keep in their maps: totals instead of events, so that cost and memory do
+/* Contents of the BPF programs' maps: totals instead of events, so that cost and memory do
  * not grow with the rate of calls. Plain C, as wire/ring.h. */
 
 #include <linux/types.h>

@@ -412,7 +412,7 @@ int graphs() {
   done("graph", 0, 10 + 2);  // a child graph is one, too
   for (CUgraph graph : {first, second, whole, clone})
     OK(cuGraphDestroy, graph);
-  launch_graph(exec_whole, 1);  // what it was made of is gone
+  launch_graph(exec_whole, 1);  // its sources are gone
   kernels("store");
   done("set", 24);
   done_captured("other", 1);

@@ -209,7 +209,7 @@ void sort_buffers() {
 }
 
 void sort_segments(const std::vector<int>& lengths, bool is_radix) {
-  std::vector<int> offsets{3};  // what lies before the first segment stays as it is
+  std::vector<int> offsets{3};  // elements before the first segment stay
   for (const int length : lengths)
     offsets.push_back(offsets.back() + length);
   const int n = offsets.back() + 2, segments = static_cast<int>(lengths.size());

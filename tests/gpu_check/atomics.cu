@@ -231,7 +231,7 @@ GPU_CHECK_BODY(atomics, exchange) {
   Array<u32> cell(c, 1), out(c, kAll);
   exchange<<<kBlocks, kThreads>>>(static_cast<u32*>(cell), static_cast<u32*>(out));
   std::vector<u32> seen = out.host(), want;
-  seen.push_back(cell.first());  // what nobody took
+  seen.push_back(cell.first());  // the value that nobody took
   std::sort(seen.begin(), seen.end());
   for (u32 i = 0; i <= kAll; ++i)
     want.push_back(i);

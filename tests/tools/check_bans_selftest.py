@@ -66,6 +66,29 @@ class CheckBans(CheckerTest):
         self.plant("src/wire/probes.bpf.c", "/* SPDX-License-Identifier: GPL-2.0 */\nint new = delete(3);\n")
         self.expect_clean()
 
+    def test_comments_begin_with_their_subject(self):
+        halves = ["/// Whether a probe is on.", "// Of these.", "int a;  // what it costs", "int b;  // Where it is", "/* Who waits. */",
+                  "/* Fine.", " * What follows is not. */", "///< Where it goes.", "//What, without a blank"]
+        self.plant("src/trace/a.cc", SPDX + "\n".join(halves) + "\n")
+        self.plant("tests/gpu/a.cu", SPDX + "// What a kernel does.\n")
+        output = self.expect_problems(*(f"src/trace/a.cc:{line}: a comment begins with" for line in (2, 3, 4, 5, 6, 8, 9)),
+                                      "tests/gpu/a.cu:2: a comment begins with `What`")
+        self.assertIn("`True if ...`", output)
+        self.plant("src/trace/a.cc", SPDX + """// A wrapped sentence that says
+// what it does, and where. Offset
+// of it, by What-if Analysis
+// What-if Analysis.
+int f(int /*what*/);  // of the trace
+int b;  // Whatever comes, Office hours
+const char* text = "// What is this?";
+const char* raw = R"(
+// Whether it counts
+)";
+// What the library says  // allowed: a quotation
+""")
+        self.plant("tests/gpu/a.cu", SPDX)
+        self.assertIn("2 files, 1 lines excused", self.expect_clean())
+
     def test_excuses_need_a_reason(self):
         self.plant("src/trace/a.cc", SPDX + "} catch (...) {  // allowed: the edge of a library that throws\n"
                    "} catch (...) {  // allowed:\n} catch (...) {  // allowed\nint a = 0;  // allowed: nothing to excuse\n")

@@ -14,7 +14,7 @@
 namespace kansoku::agent {
 
 /// Feature rows as CSV: time_s, job, rank, pid, then one column a feature; an empty field is a
-/// missing value. Input of `kansoku detect`. Goes on behind what an earlier agent has written.
+/// missing value. Input of `kansoku detect`. Goes on behind the rows of an earlier agent.
 class FeatureLog {
  public:
   /// kUnsupported if the file has other columns.

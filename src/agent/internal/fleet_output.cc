@@ -40,7 +40,8 @@ const std::vector<std::size_t>& feature_order() {
   return order;
 }
 
-/// In multiples of what matters: a tenth of durations, rates and bytes, else the feature's floor.
+/// In multiples of the least difference that matters: a tenth of durations, rates and bytes, else
+/// the feature's floor.
 fleet::ClusterAxis axis_of(const detect::Feature& feature) {
   using Scale = fleet::ClusterAxis::Scale;
   if (feature.use != detect::Use::kModelled) return {};

@@ -17,10 +17,10 @@
 
 namespace kansoku::agent {
 
-/// How long an ending agent waits for each peer to take what it was sent.
+/// How long an ending agent waits for each peer to take its messages.
 inline constexpr Nanos kFinishLimit = std::chrono::seconds{2};
 
-/// Sends what one host tells the fleet to a collector, within the budget of the summaries.
+/// Sends one host's reports to a collector of the fleet, within the budget of the summaries.
 /// Single-threaded.
 class FleetOutput {
  public:

@@ -28,7 +28,7 @@ class HistoryThread {
   static constexpr std::size_t kQueueMax = 600;  // windows of a host, and incidents
 
   HistoryThread(store::History history, std::function<void(const std::string&)> log);
-  /// Writes what waits, then ends.
+  /// Writes all that waits, then ends.
   ~HistoryThread();
   HistoryThread(const HistoryThread&) = delete;
   HistoryThread& operator=(const HistoryThread&) = delete;

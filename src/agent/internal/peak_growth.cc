@@ -15,7 +15,7 @@ std::optional<double> PeakGrowth::add(BootTime now, double level) {
   if (!peaks_.empty()) {
     const BootTime last = peaks_.back().at;
     if (now <= last) return std::nullopt;
-    // However long ago it was, the last reading is what there is to compare with.
+    // However long ago it was, the comparison is with the last reading.
     while (peaks_.size() > 1 && now - peaks_.front().at > kMemory)
       peaks_.pop_front();
     const double since_s = static_cast<double>((now - last).count()) * 1e-9;

@@ -8,9 +8,9 @@
 
 namespace kansoku::agent {
 
-/// Growth of a level that also falls, such as memory in use: only what rises above all of the last
-/// half minute counts, since what was given back and is taken again is no growth. Keeps one value a
-/// reading of that time at most. Single-threaded.
+/// Growth of a level that also falls, such as memory in use: only a rise above all of the last half
+/// minute counts, since memory that was given back and is taken again is no growth. Keeps one value
+/// a reading of that time at most. Single-threaded.
 class PeakGrowth {
  public:
   /// Units of the level a second since the last reading, 0 if it is not above the peak. Times never

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arguments on the stack, what functions write through arguments, texts that are long, the ends of
-// a sample of the calls, and who makes them.
+// Arguments on the stack, values that functions write through arguments, long texts, the ends of a
+// sample of the calls, and their callers.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -44,8 +44,7 @@ inline wire_probe probe_for_test(int sinks, int flags = 0) {
   return out;
 }
 
-/// Lets it capture one more, at the end what is returned: an argument (or WIRE_RETURN), and where
-/// it leads.
+/// Adds a capture: `source` is an argument (or, at the end, WIRE_RETURN), read along `offsets`.
 inline void add_capture_for_test(wire_probe& probe, int source, int size = 8,
                                  int is_text = WIRE_TEXT_NONE,
                                  const std::vector<std::uint16_t>& offsets = {}) {

@@ -129,7 +129,7 @@ struct Engine::Impl {
     return {};
   }
 
-  /// Attaches programs to what their sections name, all or none.
+  /// Attaches programs to the targets that their sections name, all or none.
   Result<Handle> attach_all(
       std::initializer_list<std::pair<bpf_program*, std::string_view>> programs) {
     Links links;

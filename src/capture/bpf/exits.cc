@@ -18,7 +18,7 @@ constexpr std::size_t kExitsMax = 64;
 constexpr int kJumpsFollowed = 2;          // one after the other
 constexpr std::size_t kBranchesMax = 8;    // that may stand for one return
 constexpr std::size_t kBackwardsMax = 32;  // instructions before a return that are looked at
-constexpr std::int64_t kStackBytesMax = 8 * 8191;  // what fits into a cookie
+constexpr std::int64_t kStackBytesMax = 8 * 8191;  // the largest that fits into a cookie
 
 /// Place of the return address, seen from an instruction before the return.
 struct Place {
@@ -50,7 +50,7 @@ constexpr std::uint16_t kKept = bit(3) | bit(5) | bit(12) | bit(13) | bit(14) | 
 /// Condition before an instruction for the call to end by it.
 struct State {
   Place place;
-  std::uint8_t value{0};  // the register that holds what is returned
+  std::uint8_t value{0};  // the register that holds the return value
 
   /// The same, seen from before `step`; nothing if that cannot be told. `value_bytes`: how much of
   /// the value counts.

@@ -22,7 +22,7 @@ struct Exit {
   // Place of the return address then: rsp or rbp plus so many bytes.
   bool from_frame{false};
   std::uint32_t stack_bytes{0};
-  std::uint8_t value_register{0};  // that holds what is returned, if that is wanted; 0: rax
+  std::uint8_t value_register{0};  // that holds the return value, if that is wanted; 0: rax
 
   /// The cookie of a probe there; `cookie`: that of the begin, without the flags of a begin.
   [[nodiscard]] std::uint64_t cookie(std::uint64_t cookie) const;
@@ -35,7 +35,7 @@ struct Exits {
 
 struct ExitNeeds {
   std::uint64_t entry_site{0};  // the address of the probe at the begin: none of the exits
-  std::uint8_t value_bytes{0};  // of what is returned that a register has to hold: 0, 4 or 8
+  std::uint8_t value_bytes{0};  // of the return value that a register has to hold: 0, 4 or 8
   bool counts{false};           // a call passes one of them, and other functions' calls none
   bool before_calls{false};     // calls may follow, as those of destructors
 };

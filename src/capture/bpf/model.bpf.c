@@ -298,7 +298,7 @@ static __noinline int tell_experts(__u64 tensor, const struct hit* hit) {
   return 0;
 }
 
-// The place of the operator itself begins where this program ends: what it took is no part of it.
+// The place of the operator itself begins where this program ends: its time is no part of it.
 static __always_inline void submit_operator(struct wire_model_event* record) {
   record->b = bpf_ktime_get_boot_ns();
   bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);

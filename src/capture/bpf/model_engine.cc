@@ -46,8 +46,8 @@ struct ModelSkeletonDeleter {
 };
 
 constexpr int kPriceRounds = 20, kPriceCalls = 100, kSteppedCalls = 20;
-// More than the first cache holds and less than the second: with it hits times price is what a
-// small model loses (docs/measurements/llm.md).
+// More than the first cache holds and less than the second: with it hits times price is the loss of
+// a small model (docs/measurements/llm.md).
 constexpr std::size_t kPriceDataBytes = 256U << 10;
 
 using Stub = void (*)(const void* params, const void* tensor);
@@ -157,7 +157,7 @@ Result<std::unique_ptr<ModelEngine>> ModelEngine::create(const Options& options)
                                           .role = WIRE_MODEL_BARRIER,
                                           .rounds = kPriceRounds,
                                           .calls = kSteppedCalls}));
-  TRY_VOID(engine->impl_->clear_counts());  // what was measured is no hit of any process
+  TRY_VOID(engine->impl_->clear_counts());  // measured hits are no process's
   return engine;
 }
 

@@ -44,8 +44,8 @@ class ModelEngine {
   void detach(Handle handle);
   [[nodiscard]] std::size_t link_count() const;
 
-  /// Hands every record that waits to `on_record`; returns how many. Does not wait. Sizes are to be
-  /// checked, what was read in the observed process is not to be trusted.
+  /// Hands every record that waits to `on_record`; returns how many. Does not wait. The receiver
+  /// checks sizes and does not trust bytes from the observed process.
   std::size_t drain(const std::function<void(std::span<const std::byte>)>& on_record);
   /// Graphs are told with their tensors again.
   void forget_graphs();

@@ -17,7 +17,7 @@
 #include "capture/bpf/internal/ring.bpf.h"
 #include "capture/bpf/internal/totals.bpf.h"
 
-// Only what is read of the kernel's structures; CO-RE relocates the offsets.
+// Only the members of the kernel's structures that are read; CO-RE relocates the offsets.
 struct sched_entity {
   __u64 sum_exec_runtime;
 } __attribute__((preserve_access_index));
@@ -164,7 +164,7 @@ static __always_inline void on_call(const struct hit* hit) {
     drop_call(hit, calls, last);
   }
   __u32 told = told_of(hit->probe, hit->now);
-  // For the totals, what runs inside a call of the same function is part of it, as a backward pass
+  // For the totals, a call inside a call of the same function is part of it, as a backward pass
   // inside another.
   if (told & TOLD_TOTALS && is_nested(calls, index)) told &= ~TOLD_TOTALS;
   if (told && !add_call(calls, stack, index, told, hit->now)) {
@@ -391,7 +391,7 @@ static __always_inline int on_wake(struct task_struct* woken, _Bool is_interrupt
   if (!is_observed(woken->tgid)) return 0;
   struct wire_switch* record = reserve_switch(WIRE_WAKE, bpf_get_current_task_btf(), woken);
   if (!record) return 0;
-  if (is_interrupt) record->head.tid = 0;  // who is interrupted has woken nobody
+  if (is_interrupt) record->head.tid = 0;  // the interrupted thread has woken nobody
   bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
   return 0;
 }

@@ -42,7 +42,7 @@ std::optional<std::uint64_t> first_address_taken(sys::ElfFile& file, const sys::
   InstructionReader reader(code);
   Instruction instruction;
   for (std::size_t i = 0; i < kInstructions && reader.next(instruction); ++i) {
-    if (goes_elsewhere(instruction)) return std::nullopt;  // what it reads is where it leads
+    if (goes_elsewhere(instruction)) return std::nullopt;  // its operand is its target
     if (const auto found = address_in(instruction, function.address + reader.offset()))
       return found;
   }

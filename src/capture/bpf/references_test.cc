@@ -8,7 +8,7 @@
 
 #include "sys/elf.h"
 
-// Functions as compilers write them, and what they take addresses of.
+// Functions as compilers write them, and the targets whose addresses they take.
 #define REFERENCE_TARGET(name, body)                                                            \
   asm(".text\n.globl " #name "\n.type " #name ", @function\n" #name ":\n" body "\n.size " #name \
       ", . - " #name "\n")

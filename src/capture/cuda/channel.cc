@@ -182,7 +182,7 @@ bool Channel::take_over(Access access) {
                                         __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
     owner_ = 0;
   if (owner_ == 0) return false;
-  // The first recorder gets all since the begin, every further one what comes from now on.
+  // The first recorder gets all since the begin, every further one only later records.
   tail_ = load(memory_->control.tail);
   if (before == 0 && tail_ == 0) return true;
   // Records made for a reader that died are not ours.

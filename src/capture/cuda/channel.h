@@ -90,10 +90,10 @@ struct KernelInfo {
   std::string name;  // as the module has it, mangled; "" = not known
   std::uint64_t handle{0}, launches{0}, captured{0};
   std::uint32_t registers{0}, static_shared{0};        // registers 0: neither is known
-  std::array<std::uint16_t, WIRE_CUDA_SITES> sites{};  // who launched it at first: of stack()
+  std::array<std::uint16_t, WIRE_CUDA_SITES> sites{};  // stacks of its first launches: see stack()
 };
 
-/// An executable graph: what one launch of it runs.
+/// An executable graph: contents of one launch of it.
 struct GraphInfo {
   std::uint64_t handle{0}, launches{0};
   std::uint32_t kernels{0}, copies{0}, sets{0}, others{0};
@@ -110,7 +110,7 @@ struct StreamInfo {
   std::uint64_t waiting_since_ns{0};
   std::uint32_t correlation{0}, tid{0}, done_correlation{0}, kernel{0};
   std::uint8_t what{0};
-  bool is_begun{false};  // what it had to wait for is done
+  bool is_begun{false};  // its predecessors are done
   std::uint64_t detail{0}, host_functions{0}, done_ns{0};
   /// All operations, timed or not; those known to be complete; and the number of the oldest timed
   /// one that is not, or of the last one before an event of the library's own.
@@ -121,7 +121,7 @@ struct StreamInfo {
   /// `suspects_unknown` of them were forgotten.
   std::vector<std::uint32_t> suspects;
   std::uint32_t suspects_unknown{0};
-  std::vector<std::uint32_t> behind;  // what was submitted after the oldest, likewise
+  std::vector<std::uint32_t> behind;  // operations submitted after the oldest, likewise
   std::uint32_t behind_unknown{0};
 };
 
@@ -186,13 +186,14 @@ class Channel {
   /// Printable; "" for an index without one.
   [[nodiscard]] std::string range_name(std::uint32_t index) const;
   [[nodiscard]] std::string range_domain(std::uint32_t index) const;
-  /// Return addresses, innermost first, by what an allocation's record or a kernel's site says;
+  /// Return addresses, innermost first, by the number in an allocation's record or a kernel's site;
   /// empty: none.
   [[nodiscard]] std::vector<std::uint64_t> stack(std::int64_t number) const;
   [[nodiscard]] std::uint32_t kernel_count() const;
   [[nodiscard]] Durations kernel_durations(std::uint32_t index) const;
   [[nodiscard]] Durations graph_durations(std::uint32_t index) const;  // launched as a whole
-  [[nodiscard]] Durations class_durations(std::uint32_t what) const;   // of what is no kernel
+  [[nodiscard]] Durations class_durations(std::uint32_t what) const;   // of other operations than
+                                                                       // kernels
   [[nodiscard]] std::vector<GraphInfo> graphs() const;
   [[nodiscard]] std::optional<GraphInfo> graph(std::uint64_t index) const;
   [[nodiscard]] std::optional<StreamInfo> stream(std::uint32_t index) const;
@@ -212,9 +213,9 @@ class Channel {
   wire_cuda* memory_;
   bool is_mapped_;          // and unmapped at the end
   std::string mapping_;     // its path below /proc; "": on the memory itself
-  std::uint64_t inode_{0};  // of that
+  std::uint64_t inode_{0};  // inode of that file
   std::uint64_t owner_{0};
-  std::uint64_t tail_{0};        // records taken; what stands in the memory is a copy
+  std::uint64_t tail_{0};        // records taken; the memory holds a copy
   std::uint64_t blocked_at_{0};  // a record that was not complete, and since when
   std::int64_t blocked_since_ns_{0};
   std::uint64_t odd_{0};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reader's side of the memory, against a process that writes whatever it likes.
+// The reader's side of the memory, against a process that writes anything.
 #include "capture/cuda/channel.h"
 
 #include <gmock/gmock.h>

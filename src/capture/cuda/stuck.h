@@ -28,11 +28,11 @@ using HistoryOf = std::function<std::optional<History>(std::uint32_t what, std::
 enum class StuckKind : std::uint8_t {
   kStuck,    // it runs longer than its deadline, or one of several does
   kUnknown,  // it runs longer than the floor, and nothing is known of such operations
-  kBehind,   // it waits longer than the floor for what is before it, here or on another stream
+  kBehind,   // it waits longer than the floor for work before it, here or on another stream
 };
 [[nodiscard]] std::string_view stuck_kind_name(StuckKind kind);  // "stuck", "unknown", "behind"
 
-/// One operation of a stream, by what stands in its list of recent ones.
+/// One operation of a stream, by the entry in its list of recent ones.
 struct Suspect {
   std::uint32_t what{0};
   std::uint32_t kernel{0};  // index of the kernel, or of the graph
@@ -78,7 +78,7 @@ struct RankLook {
   RankAt at{RankAt::kNoWork};
   bool is_gone{false}, is_stopped{false};
   std::uint64_t handed_over{0};  // collectives, since its library was switched on
-  std::uint64_t pending{0};      // of them: not complete
+  std::uint64_t pending{0};      // not complete among them
 };
 /// Which of the ranks the others wait for, as indices: those that are gone or stopped, and those
 /// that are not in a collective while another one is; if there is none, those of which that is

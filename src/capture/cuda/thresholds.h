@@ -5,7 +5,7 @@
 
 namespace kansoku::capture::cuda {
 
-// thresholds.inc says what each decides, in which unit, and what it was set on.
+// thresholds.inc has the effect, the unit and the basis of each.
 #define KANSOKU_THRESHOLD(name, value, unit, decides, set_on) inline constexpr auto name = value;
 #include "capture/cuda/thresholds.inc"
 #undef KANSOKU_THRESHOLD

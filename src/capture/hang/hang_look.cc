@@ -152,7 +152,7 @@ bool is_at_work(const sys::Procfs& procfs, const FirstLook& first, const HangLoo
   return (!did_wait && used >= cuda::kAtWorkShare * seconds) || has_busy_thread(procfs, look);
 }
 
-/// Why the library's thread gives no sign of life: then what it wrote is as old.
+/// Why the library's thread gives no sign of life: then its data are as old.
 std::optional<std::string> why_silent(const HangLook& look, bool is_asleep) {
   if (look.is_stopped) return "the process is stopped by a signal or a debugger";
   const wire_cuda_state& state = look.snapshot.state;

@@ -142,7 +142,7 @@ void BpfSource::govern_cuda(BootTime now) {
   set_cuda_entries(&FunctionProbes::until_named, wants_names);
 }
 
-// One line a process: what its calls add up to.
+// One line a process: the sum of its calls.
 void BpfSource::write_cuda(BootTime now) {
   constexpr auto kSeconds = [](Nanos time) { return 1e-9 * static_cast<double>(time.count()); };
   for (const auto& [pid, tally] : decoder_.cuda().tallies()) {

@@ -31,8 +31,8 @@ STAT(capture_without_end_signals, kNotice, kCapture,
      "senders of termination signals could not be observed");
 STAT(capture_without_scheduler, kDataLoss, kCapture, "the scheduler could not be observed");
 
-/// Calls, scheduler, system calls and CPU samples, and who comes and goes: what BPF programs put
-/// into the ring.
+/// Calls, scheduler, system calls and CPU samples, and begins and ends of processes: records that
+/// BPF programs put into the ring.
 class BpfSource final : public Source {
  public:
   struct Options {
@@ -45,11 +45,11 @@ class BpfSource final : public Source {
     std::uint32_t ring_bytes{16U << 20};
     std::function<void(const CallMark&)> on_call;
     std::function<void(const std::string&)> log;
-    std::function<void(const std::string&)> detail;  // what was attached where, and what was not
+    std::function<void(const std::string&)> detail;  // told of each attached file, and of failures
   };
 
-  /// Loads the programs and attaches what belongs to no file. Borrows writer and procfs. Errors as
-  /// of Engine::create().
+  /// Loads the programs and attaches the probes that belong to no file. Borrows writer and procfs.
+  /// Errors as of Engine::create().
   [[nodiscard]] static Result<std::unique_ptr<BpfSource>> create(trace::Writer& writer,
                                                                  const sys::Procfs& procfs,
                                                                  Options options);

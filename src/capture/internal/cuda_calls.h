@@ -31,7 +31,7 @@ STAT(capture_cuda_names_dropped, kNotice, kCapture,
 STAT(capture_cuda_ends_unseen, kNotice, kCapture,
      "CUDA calls whose return was not seen: the thread ended in them, or the record was lost");
 
-/// Feeds what the probes of category "cuda" see to one Tally a process. Borrows the probe table and
+/// Feeds the calls of probes of category "cuda" to one Tally a process. Borrows the probe table and
 /// procfs. Single-threaded.
 class CudaCalls {
  public:

@@ -9,7 +9,7 @@ void CudaGovernor::end_period(BootTime now, std::uint64_t hits) {
   const auto seconds = [](Nanos time) { return 1e-9 * static_cast<double>(time.count()); };
   const auto hits_now = static_cast<double>(hits - hits_before_);
   if (on_in_period_ > Nanos{}) rate_ = hits_now / seconds(on_in_period_);
-  // By what the slice cost, not by its length: probes come and go more slowly than decided.
+  // By the cost of the slice, not by its length: probes come and go more slowly than decided.
   const double lasted = seconds(now - period_), cost = hits_now * hit_seconds_ / lasted;
   // If the rate is uneven, slices that follow the last one cost more than the budget on average:
   // the excess is saved later.

@@ -7,7 +7,7 @@
 
 namespace kansoku::capture {
 
-/// Decides when probes at launch rate are on: always, while what they cost stays below the budget;
+/// Decides when probes at launch rate are on: always, while their cost stays below the budget;
 /// otherwise in a slice of each second. Pure; told the time.
 class CudaGovernor {
  public:

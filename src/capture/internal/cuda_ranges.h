@@ -26,7 +26,8 @@ class NestedSlices {
 };
 
 /// Ranges that the threads of one program pushed and popped, and the operations that they launched
-/// within: what each range covers on each stream. Bounded: what is beyond is counted, and left out.
+/// within: gives the cover of each range on each stream. Bounded: further ones are counted, and
+/// left out.
 class CudaRanges {
  public:
   static constexpr std::size_t kOperationsMax = 1U << 20;
@@ -58,8 +59,8 @@ class CudaRanges {
 
   void add(const Range& range);
   void add(const Operation& operation);
-  /// By stream and begin, the outer before the inner; those of no lane are left out. Forgets what
-  /// was added. O(n log n + operations * kOpenMax).
+  /// By stream and begin, the outer before the inner; those of no lane are left out. Forgets all
+  /// that was added. O(n log n + operations * kOpenMax).
   [[nodiscard]] std::vector<Span> project();
   [[nodiscard]] std::uint64_t left_out() const { return left_out_; }
 

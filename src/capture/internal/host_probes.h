@@ -13,7 +13,7 @@
 
 namespace kansoku::capture {
 
-/// Attaches what packs want of the kernel: tracepoints, system calls, scheduler, CPU sampler.
+/// Attaches the kernel's probes of packs: tracepoints, system calls, scheduler, CPU sampler.
 /// Single-threaded.
 class HostProbes {
  public:

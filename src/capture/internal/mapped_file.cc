@@ -38,8 +38,8 @@ Result<sys::Fd> open_now(const sys::Procfs& procfs, std::int32_t pid, const sys:
           : procfs.through_root(pid, mapping.path));
 }
 
-/// Reads what resolving functions reads of a library, so that it is found in memory next time. Its
-/// code contributes the pages that the job runs.
+/// Reads the parts of a library that resolving functions reads, so that it is found in memory next
+/// time. Its code contributes the pages that the job runs.
 void read_tables(const sys::Fd& file, const sys::ElfFile::Limits& limits) {
   const auto elf = sys::ElfFile::open(fmt::format("/proc/self/fd/{}", file.raw()), limits);
   if (!elf) return;

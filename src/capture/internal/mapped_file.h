@@ -28,11 +28,11 @@ class MappedFiles {
   static constexpr std::size_t kWaitingMax = 8;  // threads that wait for such file systems
   static constexpr Nanos kPatience = std::chrono::milliseconds{100};
 
-  /// `limits`: of what will be read of libraries.
+  /// `limits`: of reading libraries.
   MappedFiles(const sys::Procfs& procfs, const sys::ElfFile::Limits& limits)
       : procfs_(procfs), limits_(limits) {}
 
-  /// kNotFound if file or process are gone already; kUnsupported for what is no regular file;
+  /// kNotFound if file or process are gone already; kUnsupported for any other than a regular file;
   /// kTimeout: no answer so far, ask again later; it is also the answer while too many wait.
   [[nodiscard]] Result<sys::Fd> open(std::int32_t pid, const sys::Mapping& mapping);
   [[nodiscard]] std::size_t waiting() const { return waiting_.size(); }

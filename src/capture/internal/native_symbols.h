@@ -40,7 +40,7 @@ class NativeSymbols {
   [[nodiscard]] trace::StackHandle stack(std::int32_t pid, std::span<const std::uint64_t> addresses,
                                          BootTime now);
   /// The functions of a call's stack for people, innermost first: "f < g < main", at most
-  /// `frames_max` of them; what no symbol names is left out.
+  /// `frames_max` of them; addresses without a symbol are left out.
   [[nodiscard]] std::string text(std::int32_t pid, std::span<const std::uint64_t> addresses,
                                  BootTime now, std::size_t frames_max);
   /// After an exec or exit: nothing known of the process holds any more.

@@ -138,7 +138,7 @@ bool ProcessTable::may_be_spawned(const JobProcess& process) const {
 }
 
 void ProcessTable::guess_ranks(BootTime now) {
-  constexpr Nanos kSteadyFor = std::chrono::seconds{30};  // one may prepare what others wait for
+  constexpr Nanos kSteadyFor = std::chrono::seconds{30};  // others may wait for one that prepares
   std::map<Siblings, Group> groups;
   for (const auto& [pid, clues] : clues_) {
     const JobProcess& process = processes_.at(pid).facts;

@@ -39,7 +39,7 @@ class ProcessTable {
   /// True if a process was added, or seen working for the first time, since the last settle().
   [[nodiscard]] bool has_news() const { return has_news_; }
 
-  /// Decides the places of all, of what is known now:
+  /// Decides the places of all, from the facts known now:
   ///   * A process works for the process above it that is the same rank of the same job, or the
   ///     same command without any, and that one for the next, up to the topmost or the first that
   ///     has been seen working itself. The worker of a rank that worked does not become the rank

@@ -21,7 +21,7 @@ class UserShares {
     used += count;
     return true;
   }
-  /// Gives back what was taken.
+  /// Gives back units that were taken.
   void give(std::uint32_t uid, std::size_t count = 1) {
     const auto found = used_.find(uid);
     if (found == used_.end()) return;

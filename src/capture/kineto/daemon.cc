@@ -129,7 +129,7 @@ Daemon::Process* Daemon::touch(std::int32_t pid, BootTime now) {
   return &process;
 }
 
-/// The whole reply, or nothing for what deserves none.
+/// The whole reply, or nothing for a message that deserves none.
 std::string Daemon::answer(std::string_view datagram, pid_t sender, BootTime now) {
   const auto bad = [this] {
     ++counters_.bad;

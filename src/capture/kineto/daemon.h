@@ -23,7 +23,7 @@ STAT(kineto_foreign_datagrams, kNotice, kCapture,
      "datagrams of other users, or in the name of another process; they were not answered");
 
 struct DaemonOptions {
-  std::string name{"dynolog"};                   // of the abstract socket; what Kineto looks for
+  std::string name{"dynolog"};                   // of the abstract socket that Kineto looks for
   std::size_t processes_max{65536};              // registered at once
   Nanos forget_after{std::chrono::seconds{60}};  // without a sign of life
 };

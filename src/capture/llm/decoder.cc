@@ -35,7 +35,7 @@ bool read_record(std::span<const std::byte> bytes, T& out) {
   return true;
 }
 
-// When the program let the thread go on into what was probed; of records that say it.
+// When the program let the thread go on into the probed function; of records that say it.
 BootTime begin_of(const wire_model_event& event) {
   return BootTime{Nanos{static_cast<std::int64_t>(std::max(event.b, event.t_boot_ns))}};
 }
@@ -89,7 +89,7 @@ void Decoder::add_process(std::int32_t pid, trace::TrackHandle track, const Layo
 void Decoder::remove_process(std::int32_t pid) {
   const auto found = processes_.find(pid);
   if (found == processes_.end()) return;
-  // A process that dies inside a graph leaves what it was at open.
+  // A process that dies inside a graph leaves its slice open.
   for (auto& [tid, caller] : found->second.callers)
     while (!caller.open.empty())
       close_call(found->second, caller, {}, nullptr);
@@ -224,7 +224,7 @@ void Decoder::on_begin(Process& process, const wire_model_event& event,
   caller.open.push_back(std::move(call));
 }
 
-// False: the record is too short for what it says it is.
+// False: the record is too short for the kind that it claims.
 bool Decoder::read_begin(Process& process, std::span<const std::byte> record, Caller& caller,
                          OpenCall& call) {
   wire_model_batch batch{};

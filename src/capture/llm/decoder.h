@@ -55,9 +55,9 @@ class Decoder {
 
   /// Graphs must be told with their nodes again; declarations of the trace before are gone.
   void begin_trace(BootTime now);
-  /// Writes what is still open, without an end.
+  /// Writes the slices that are still open, without an end.
   void end_trace();
-  /// The probes of operators are about to come or go: what is open of them ends nowhere.
+  /// The probes of operators are about to come or go: their open slices end nowhere.
   void drop_operators();
   /// More uids of graphs are in use than pictures are kept: the engine must tell them again.
   [[nodiscard]] bool wants_pictures();

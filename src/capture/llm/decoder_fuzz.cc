@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any bytes as records of the model's ring: a byte of length in units of four (0: 352 bytes, a
-// tensor), then so many bytes, and so on. Length 255 alone stands for one of a few changes of what
-// is recorded. Each record is decoded or counted, and the trace made of them can be read.
+// tensor), then so many bytes, and so on. Length 255 alone stands for one of a few changes of the
+// recording. Each record is decoded or counted, and the trace made of them can be read.
 #include "capture/llm/decoder.h"
 
 #include <algorithm>

@@ -14,8 +14,8 @@ inline constexpr std::size_t kLevels = 5;  // of trace::ModelLevel
 /// Keeps the cost of looking at a model below a share of the time. The level that is wanted is on
 /// in windows of at least a second; between them stays the highest level that leaves most of the
 /// budget, which may be none. It keeps an account: each moment pays the budget in, each hit takes
-/// its price out. The first window comes at once; each further one when it is paid for, by what the
-/// last one cost. So once the first is paid the cost is at most the budget, however high the rate
+/// its price out. The first window comes at once; each further one when it is paid for, by the cost
+/// of the last one. So once the first is paid the cost is at most the budget, however high the rate
 /// is, as long as it does not grow from window to window. Pure.
 class Governor {
  public:
@@ -32,7 +32,7 @@ class Governor {
     std::array<double, kLevels> seconds{};
     double switching{0};
   };
-  /// Tells what was spent until now; the level from now on.
+  /// Takes the cost until now; returns the level from now on.
   trace::ModelLevel update(BootTime now, const Cost& cost);
   [[nodiscard]] trace::ModelLevel level() const { return level_; }
   /// Seconds that may be spent now; below 0: so much is owed.

@@ -313,7 +313,7 @@ void ModelSource::poll(const Processes& /*processes*/, BootTime now) {
   if (level != attached_) apply(level, now);
 }
 
-// The window that ends, for scaling what was seen in it.
+// The window that ends, for scaling the counts in it.
 void ModelSource::close_window(BootTime now) {
   if (window_begin_ == BootTime{} || now <= window_begin_) return;
   const auto track = writer_.custom_track({}, "model observed");

@@ -43,8 +43,8 @@ struct SourceOptions {
 
 /// Models in inference inside llama.cpp and other programs on ggml: tokens, micro-batches, graphs,
 /// operators, threads (trace/inference.h). Attaches to the libraries of each observed process alone
-/// and reads their structures by a layout that is checked against what is read. Borrows writer,
-/// clock and procfs.
+/// and reads their structures by a layout that is checked against the bytes that are read. Borrows
+/// writer, clock and procfs.
 class ModelSource final : public Source {
  public:
   ModelSource(trace::Writer& writer, const Clock& clock, const sys::Procfs& procfs,
@@ -123,8 +123,8 @@ class ModelSource final : public Source {
   std::vector<std::string> gone_problems_;
 };
 
-/// Loads the BPF program, and gives what makes the source of one recorder: it is called once. Fails
-/// as bpf::ModelEngine. Borrows clock and procfs.
+/// Loads the BPF program, and gives the maker of the source of one recorder: it is called once.
+/// Fails as bpf::ModelEngine. Borrows clock and procfs.
 [[nodiscard]] Result<SourceMaker> model_source_maker(const Clock& clock, const sys::Procfs& procfs,
                                                      SourceOptions options);
 

@@ -192,7 +192,7 @@ TEST_F(Counters, ManyDevicesThatMeasurePcieThemselvesDoItInTurns) {
   EXPECT_THAT(known, ::testing::UnorderedElementsAre(1, 1, 2, 2, 3, 3));
 }
 
-/// The Nth call fails, for every N: nothing but what that call gives is missing.
+/// The Nth call fails, for every N: only the value of that call is missing.
 TEST_F(Counters, EveryCallMayFail) {
   set(fake_->fail_status, 999);
   bool is_over = false;

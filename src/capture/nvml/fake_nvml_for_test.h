@@ -17,7 +17,7 @@ struct fake_nvml {
   long hung;              /* calls that wait now */
   long devices;           /* [2] */
   long lost_device;       /* index + 1 of a device that says it is lost; 0: none */
-  long process_count;     /* what the list of processes claims; -1: the true two */
+  long process_count;     /* length that the list of processes claims; -1: the true two */
   long use_percent;       /* of the processes [40] */
   long is_use_missing;    /* no process has used the device */
   long use_age_us;        /* its samples are so much older */

@@ -22,8 +22,8 @@ struct BusyBounds {
 
 /// Work of a stream is pending from the begin of the call that launches it to the return of a wait
 /// that covers it: cuCtxSynchronize covers all that was launched before the wait began,
-/// cuStreamSynchronize that of its stream, cuEventSynchronize what the event's last record came
-/// after. A query that says "ready" is a wait that returned, and a row of queries of one thread a
+/// cuStreamSynchronize that of its stream, cuEventSynchronize the work before the event's last
+/// record. A query that says "ready" is a wait that returned, and a row of queries of one thread a
 /// wait that lasted from the first "not ready" to that.
 ///
 /// upper: the union of all pending times. Work from before the first moment, and of unknown kinds,

@@ -15,7 +15,7 @@ namespace kansoku::capture::outside {
 enum class Kind : std::uint8_t {
   kOther,
   kLaunch,        // one kernel
-  kGraphLaunch,   // what a graph holds
+  kGraphLaunch,   // all kernels of a graph
   kHostFunction,  // the host works in a stream
   kStreamMemory,  // a stream waits for memory, or writes it
   kCopy,
@@ -23,7 +23,7 @@ enum class Kind : std::uint8_t {
   kAlloc,
   kFree,
   kMap,     // of memory that exists: no bytes more or less
-  kAdvise,  // where managed memory should be
+  kAdvise,  // advice on the place of managed memory
   kSync,    // waits for the device
   kQuery,   // asks whether the device is ready
   kEventRecord,
@@ -68,7 +68,7 @@ enum class Action : std::uint8_t {
   kForgetStubs,
 };
 
-/// How a wait or a query names what it is about.
+/// How a wait or a query names its subject.
 enum class Scope : std::uint8_t { kNone, kContext, kStream, kEvent };
 
 /// One entry point of the driver, by its name without "_v2", "_ptsz" and the like.
@@ -145,7 +145,7 @@ struct Call {
   std::array<std::uint64_t, kKeys> values{};
   std::uint64_t known{0};   // bit i: key i was read
   std::string_view name{};  // text argument; "" = none or unreadable; borrowed for the call
-  bool is_name_cut{false};  // longer than what a record holds
+  bool is_name_cut{false};  // longer than a record holds
 
   void set(Key key, std::uint64_t value) {
     values.at(static_cast<std::size_t>(key)) = value;
@@ -166,8 +166,8 @@ struct Call {
   }
 };
 
-/// Bytes that a copy, set or allocation is about: what it says, or width times height times depth
-/// times the bytes of an element, or the sum over a batch; nothing where that was not read.
+/// Bytes that a copy, set or allocation is about: the stated number, or width times height times
+/// depth times the bytes of an element, or the sum over a batch; nothing if that was not read.
 [[nodiscard]] std::optional<std::uint64_t> bytes_of(const Call& call);
 /// Number of operations that a copy or set gives a stream: none without bytes, several in a batch.
 [[nodiscard]] std::uint64_t operations_of(const Call& call);

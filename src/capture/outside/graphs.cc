@@ -136,7 +136,7 @@ void Graphs::on_change(const Call& call, Names& names) {
       return;
     case Action::kCloneGraph:
       return put(graphs_, graph, of(graphs_, call.number(Key::kChild)));
-    case Action::kChangeNode:  // of which graph it is, the node does not say
+    case Action::kChangeNode:  // the node does not tell its graph
       for (auto& [handle, contents] : graphs_)
         contents.is_known = contents.is_work = false;
       return;

@@ -20,9 +20,8 @@ struct GraphContents {
   bool is_work{true};   // nothing but kernels, copies and sets
 };
 
-/// The graphs of one process, and which of its streams are being captured: what is launched there
-/// does not run. Bounded: kGraphsMax of each; those over it are not known. Not shared between
-/// threads.
+/// The graphs of one process, and its streams that are being captured: launches there do not run.
+/// Bounded: kGraphsMax of each; those over it are not known. Not shared between threads.
 class Graphs {
  public:
   static constexpr std::size_t kGraphsMax = 16'384;

@@ -42,7 +42,7 @@ KernelId Names::id_of(std::uint64_t handle) {
     return 0;
   }
   const KernelId id = add(handle, {});
-  // Its owner was never seen: it ends with whatever ends.
+  // Its owner was never seen: it ends when anything ends.
   handles_.emplace(handle, Known{.id = id, .of_context = true});
   return id;
 }

@@ -40,7 +40,7 @@ class Names {
 
   Names();
 
-  /// The begin of a call: what it is about to end is unnamed from now on.
+  /// The begin of a call: handles that it ends are unnamed from now on.
   void on_begin(const Call& call);
   /// The end of one that returned 0.
   void on_end(const Call& call);

@@ -25,10 +25,10 @@ struct EntryCount {
   Kind kind{Kind::kOther};
   std::uint64_t begun{0};
   std::uint64_t ended{0};      // whose end was seen
-  std::uint64_t failed{0};     // of those: returned an error; "not ready" of a query is none
+  std::uint64_t failed{0};     // ended calls that returned an error; "not ready" of a query is none
   std::uint64_t not_ready{0};  // of queries
-  std::uint64_t captured{0};   // of those begun: taken into a graph
-  Nanos time{};                // of those that ended
+  std::uint64_t captured{0};   // begun calls that were taken into a graph
+  Nanos time{};                // of ended calls
   std::uint64_t bytes{0};
   std::uint64_t without_bytes{0};  // copies and sets whose bytes are not told
   std::uint64_t operations{0};     // that copies and sets gave to streams, those of graphs apart
@@ -75,14 +75,14 @@ class Tally {
 
   /// Notes the begin of a call; for launches, gives the kernel and whether it runs.
   std::optional<Launch> on_begin(std::string_view function, const Call& call);
-  /// The same call with what is known at its end.
+  /// The same call, with the values known at its end.
   void on_end(std::string_view function, const Call& call, BootTime end);
   /// The process ended.
   void on_exit(BootTime time) { ended_ = time; }
   /// After exec: another program.
   void forget();
   /// After each look at the ring. A name of a stub is read in one and taken over in the next: then
-  /// whatever was unloaded before it was read has told so.
+  /// every unload before it was read has told so.
   void settle();
   /// Records were lost; `of_names`: among them may be those that names hang on.
   void on_loss(bool of_names);

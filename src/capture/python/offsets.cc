@@ -224,7 +224,7 @@ class OffsetReader {
     if (!value) complete_ = false;
     return value.value_or(0);
   }
-  /// Starts a group of `words` words; what of it is not read is skipped by finish().
+  /// Starts a group of `words` words; finish() skips the unread ones.
   void begin(std::uint32_t words) {
     left_ = words - 1;
     bytes_ = word();

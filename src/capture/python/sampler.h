@@ -75,13 +75,13 @@ class Process {
     std::uint32_t depth_max{256};
     std::uint32_t threads_max{256};
     std::uint32_t code_cache_max{65536};
-    bool batch_reads{true};  // false: one call per range, to measure what batching saves
+    bool batch_reads{true};  // false: one call per range, to measure the saving of batching
   };
 
   /// Finds the interpreter in `pid` (libpython3.* or the executable, through the target's own mount
   /// namespace). kNotFound: no Python in this process (yet). kUnsupported: a Python it does not
-  /// know, named in the error. kUnavailable: what lies there does not look like stacks now: so it
-  /// does for moments of its start and of a fork, and for good in a build with a layout of its own.
+  /// know, named in the error. kUnavailable: the memory there does not look like stacks now: for
+  /// moments of its start and of a fork, and for good in a build with a layout of its own.
   /// kPermission: may not read its memory.
   [[nodiscard]] static Result<std::unique_ptr<Process>> attach(std::int32_t pid,
                                                                const sys::Procfs& procfs,

@@ -11,7 +11,7 @@
 /* While calls are sampled, a wait of the host is worth a record from this on. */
 #define LONG_WAIT_NS 20000U
 #define CORRELATIONS_AT_ONCE 256U
-/* Of a kernel, captured or not, that tell who launches it. */
+/* Launches of a kernel, captured or not, that tell its launch site. */
 #define SITE_LAUNCHES 4U
 #define FIRST_LAUNCHES 16U
 
@@ -98,7 +98,7 @@ void kansoku_pointer(struct kansoku_call* call, const void* where) {
     memcpy(&call->record.u.memory.detail, where, sizeof(uint64_t));
 }
 
-/* Where a copy leads, by the kinds of memory at its ends; unified: only the driver knows. */
+/* Direction of a copy, by the kinds of memory at its ends; unified: only the driver knows. */
 static uint64_t copy_kind(CUmemorytype from, CUmemorytype to) {
   const int from_host = from == CU_MEMORYTYPE_HOST, to_host = to == CU_MEMORYTYPE_HOST;
   if (from == CU_MEMORYTYPE_UNIFIED || to == CU_MEMORYTYPE_UNIFIED) return WIRE_CUDA_UNKNOWN_COPY;
@@ -206,7 +206,7 @@ static int is_new(const struct kansoku_call* call) {
          atomic_fetch_add_explicit(tries, 1, memory_order_relaxed) < FIRST_LAUNCHES;
 }
 
-/* What a process waits in for others gets events of its own, so that it is known whether it has
+/* An operation that waits for other processes gets events of its own: they tell if the process has
  * come so far, or is stuck before. Stand-ins of NCCL put host functions into streams. */
 static int is_meeting(struct kansoku_call* call) {
   if (call->what != WIRE_CUDA_HOST_FUNCTION &&
@@ -241,7 +241,7 @@ static int is_alone(struct kansoku_context* context, uint32_t tid) {
   return atomic_load_explicit(&context->has_many_threads, memory_order_relaxed) == 0;
 }
 
-/* Whether events may go around this operation; what forbids them is counted. */
+/* True if events may go around this operation; what forbids them is counted. */
 static int may_time(struct kansoku_call* call, struct kansoku_context* context) {
   const struct wire_cuda_stream* const stream = &kansoku.shared->streams[call->stream];
   if ((stream->kind & WIRE_CUDA_LEGACY) != 0 && !call->is_alone) {
@@ -383,7 +383,7 @@ void kansoku_wait_ended(struct kansoku_call* call) {
     kansoku_known_done(call->stream, call->number);
 }
 
-/* Of other threads' operations that came meanwhile nothing is known: only a thread that is alone in
+/* Operations of other threads that came meanwhile are unknown: only a thread that is alone in
  * its context knows what it waited for. */
 void kansoku_context_waited(struct kansoku_call* call) {
   CUcontext current = NULL;
@@ -479,7 +479,7 @@ static uint32_t next_correlation(struct kansoku_thread* thread) {
   return ++thread->correlation;
 }
 
-/* Whether another thread used the stream between the events. As long as a context has one thread,
+/* True if another thread used the stream between the events. As long as a context has one thread,
  * nobody could; the operation during which the second one came is as good as disturbed. */
 static int is_disturbed(const struct kansoku_call* call, struct kansoku_stream_state* state) {
   if (call->is_alone)
@@ -558,7 +558,7 @@ static void add(const struct kansoku_thread* thread, __u64* counter, uint64_t va
     atomic_fetch_add_explicit(word, value, memory_order_relaxed);
 }
 
-/* Where a kernel's first launches come from. */
+/* Notes the launch sites of a kernel's first launches. */
 static void learn_site(const struct kansoku_call* call, struct wire_cuda_kernel* kernel) {
   const uint16_t site = (uint16_t)kansoku_stack_here(call->mode);
   for (uint32_t i = 0; site != 0 && i < WIRE_CUDA_SITES; ++i) {

@@ -2,8 +2,8 @@
 /* Chains: launches with programmatic attributes and the one in front of them. An event between two
  * of them would end their overlap, so a chain has one begin and one end.
  *
- * Whether a launch is followed by a programmatic one shows only with the next call. On streams that
- * have had such launches the end event of a launch therefore waits for the operation behind it. An
+ * Only the next call shows that a launch is followed by a programmatic one. On streams that have
+ * had such launches the end event of a launch therefore waits for the operation behind it. An
  * event that comes late is right only while the stream is still at work; an idle stream's end is
  * not known any more, and counted. So what followed each launch the last times is remembered by the
  * kernels of its chain, and where nothing did, the end is recorded at once, as elsewhere. */
@@ -132,7 +132,7 @@ void kansoku_chain_expect(const struct kansoku_call* call) {
   const uint32_t last =
       kansoku.shared->recent[call->stream].operations[(operations - 1) % WIRE_CUDA_RECENT];
   const int is_behind_launch = operations == 0 || WIRE_CUDA_RECENT_WHAT(last) == WIRE_CUDA_LAUNCH;
-  /* Where each operation is timed, an event is behind the last one. */
+  /* If each operation is timed, an event is behind the last one. */
   const int is_early = is_behind_launch && call->mode == WIRE_CUDA_EVERY && operations != 0;
   if (is_early) LOSE(parted, 1);
   SET(chains[call->stream].is_parted, is_early || !is_behind_launch);

@@ -159,7 +159,7 @@ static int find_driver(void) {
   return 0;
 }
 
-/* What the driver's resolver hands out, and what a program gets in its place. */
+/* Function that the driver's resolver hands out, and the one that a program gets instead. */
 #define REDIRECTS_MAX 4096U
 static struct redirect { void *from, *to; } redirects[REDIRECTS_MAX];
 
@@ -225,7 +225,7 @@ static void learn_resolved(void* driver, void* own) {
     if (resolve(name->base, &found, name->version, name->is_per_thread ? 2 : 1) != CUDA_SUCCESS ||
         found == NULL || is_shared(found, name->slot))
       continue;
-    /* What the driver resolves without exporting it works through the thunk as well. */
+    /* A function that the driver resolves without exporting it works through the thunk as well. */
     if (kansoku_real[name->slot] == (kansoku_function)unknown)
       kansoku_real[name->slot] = (kansoku_function)(uintptr_t)found;
     void* const thunk = dlsym(own, kansoku_symbols[name->slot]);

@@ -111,7 +111,7 @@ static uint32_t attribute(const struct wire_cuda_kernel* kernel, uint64_t handle
   return value > 0 ? (uint32_t)value : 0;
 }
 
-/* Of a kernel that was just launched: to ask earlier could make a lazy driver load it. */
+/* After a first launch of the kernel: to ask earlier could make a lazy driver load it. */
 void kansoku_learn_attributes(uint32_t index, uint64_t handle, CUdevice device) {
   static _Atomic uint8_t asked[WIRE_CUDA_KERNELS_MAX];
   if (index >= WIRE_CUDA_KERNELS_MAX || atomic_load_explicit(&asked[index], memory_order_relaxed) ||

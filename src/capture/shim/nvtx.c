@@ -94,7 +94,7 @@ static uint32_t name_count = 1, domain_count = 1;        /* under the lock */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic uint64_t clients;
 
-/* Of one thread. */
+/* Open ranges of one thread. */
 #define DEPTH_MAX 128U
 struct open {
   uint64_t begin_ns;
@@ -299,7 +299,7 @@ static void thread_ends(void* ended) {
   munmap(ended, sizeof(struct ranges));
 }
 
-/* Of this thread; once in its life it is made, by a call of the kernel. */
+/* Ranges of this thread; made once in its life, by a call of the kernel. */
 static __attribute__((noinline)) struct ranges* make_self(void) {
   if (!has_key) return NULL;
   void* const memory =
@@ -314,7 +314,7 @@ static struct ranges* this_thread(void) {
   return self != NULL ? self : make_self();
 }
 
-/* What was pushed while an earlier recording was on may have been popped since, unseen. */
+/* Ranges pushed while an earlier recording was on may have been popped since, unseen. */
 static void begin_anew(struct ranges* of, uint32_t time) {
   if (of->time == time) return;
   of->time = time;

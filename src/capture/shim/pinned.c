@@ -17,7 +17,7 @@ static _Atomic uint32_t pin_count;
 static _Atomic uint32_t sequence; /* odd: is being changed */
 static _Atomic int is_incomplete; /* something is pinned that stands not in the table */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* What this thread's call is about to free: kept until the driver has done it. */
+/* Memory that this thread's call is about to free: kept until the driver has done it. */
 static _Thread_local struct { uint64_t begin, end, context; } leaving;
 
 static uint64_t begin_of(uint32_t index) {

@@ -33,8 +33,8 @@
 #define EVERY_N_MAX 65536U
 #define BUDGET_NS_A_LAUNCH 100U /* of 200; the rest is counting, and the library's thread */
 #define BUDGET_SHARE_OF_CORE 0.004
-/* What waits for other processes is timed as often as half of that allows: where it stands tells
- * who of a job is missing. */
+/* Operations that wait for other processes are timed as often as half of that allows: their
+ * progress tells the missing process of a job. */
 #define MEETINGS_SHARE_OF_CORE 0.002
 #define MEETING_FIRST_NS 2000000ULL
 #define PENDING_MAX 65536U
@@ -95,7 +95,7 @@ static uint32_t kernel_at(const struct kansoku_twin* twin) {
   return WIRE_CUDA_NO_KERNEL;
 }
 
-/* What the recorder sees of a stream: the oldest operation that is not complete. One that waits for
+/* State of a stream for the recorder: the oldest operation that is not complete. One that waits for
  * long is asked whether it has begun: then nothing before it, on this or another stream, is to
  * blame. */
 static void show_stream(uint32_t stream) {
@@ -125,7 +125,7 @@ static void show_stream(uint32_t stream) {
     const int is_begun =
         kansoku_driver.event_query(kansoku.contexts[op->context].begin[op->pair]) == CUDA_SUCCESS;
     if (op->launches == 1) shown->is_begun = (uint8_t)is_begun;
-    /* Of a chain it is not known which one runs: its launches are the set. */
+    /* The running launch of a chain is not known: its launches are the set. */
     const uint32_t first_of_chain = op->number + 1 - op->launches;
     if (op->launches > 1 && is_begun && (int32_t)(first_of_chain - shown->known_done) > 0)
       kansoku_known_done(stream, first_of_chain);
@@ -275,7 +275,7 @@ static void emit_nodes(struct kansoku_context* context, const struct kansoku_op*
   }
 }
 
-/* Of several launches none has a shape. */
+/* A chain of several launches has no shape. */
 static void set_chain(struct kansoku_op* op) {
   if (op->launches <= 1) {
     op->record.flags &= (uint8_t)~WIRE_CUDA_PROGRAMMATIC;
@@ -728,7 +728,7 @@ static void tick(uint32_t mode) {
   uint32_t done = 0;
   for (uint32_t place = 0; place < WIRE_CUDA_CONTEXTS_MAX; ++place)
     done += visit_context(place, mode);
-  /* Of operations that were handed over meanwhile, the times are read with the next. */
+  /* Times of operations that were handed over meanwhile are read with the next. */
   const uint32_t least = mode == WIRE_CUDA_SAMPLED                           ? INTERVAL_SAMPLED_US
                          : mode == WIRE_CUDA_EVERY && taken < FEW_OPERATIONS ? INTERVAL_EVERY_MAX_US
                                                                              : INTERVAL_MIN_US;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who allocates: call stacks of threads of the process itself, walked by the unwinder that its
- * exceptions use, each kept once. Never on the way of a launch. */
+/* Stacks of allocations: call stacks of threads of the process itself, walked by the unwinder that
+ * its exceptions use, each kept once. Never on the way of a launch. */
 #include <dlfcn.h>
 #include <string.h>
 #include <unwind.h>
@@ -86,7 +86,8 @@ static int may_spend(uint32_t mode, uint64_t now) {
   return spent <= saved + share * (double)(now > since ? now - since : 0);
 }
 
-/* Of this thread: one that is taken off its processor in the middle has not spent that. */
+/* Processor time of this thread: one that is taken off its processor in the middle has not spent
+ * that. */
 static uint64_t processor_ns(void) {
   struct timespec now;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);

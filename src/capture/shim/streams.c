@@ -297,7 +297,7 @@ void kansoku_primary_pause(CUdevice device) {
     if (is_primary(i, device)) set_state(i, KANSOKU_CONTEXT_BUSY);
 }
 
-/* What a reset leaves of a context that somebody still holds is another one. */
+/* After a reset, a context that somebody still holds is another one. */
 void kansoku_primary_resume(CUdevice device, int is_reset) {
   unsigned flags = 0;
   int is_active = 0;

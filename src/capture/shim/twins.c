@@ -370,7 +370,7 @@ static int make(struct kansoku_twin* twin, CUgraph graph, uint64_t flags) {
   if (twin->offset_ns == NULL || twin->order == NULL) return 0;
   for (uint32_t i = 0; i < twin->node_count; ++i)
     twin->order[i] = i;
-  /* What is not needed goes back to the process. */
+  /* Unused memory goes back to the process. */
   struct kansoku_twin_node* const nodes =
       realloc(twin->nodes, twin->node_count * sizeof *twin->nodes);
   if (nodes != NULL) twin->nodes = nodes;

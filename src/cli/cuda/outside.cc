@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// kansoku cuda stat: what a program does on its GPU, from the driver's calls alone.
+// kansoku cuda stat: a program's work on its GPU, from the driver's calls alone.
 #include "cli/cuda/outside.h"
 
 #include <fmt/format.h>
@@ -158,7 +158,7 @@ class CudaStatCommand final : public Command {
     TRY_VOID(recorder->run(
         limit,
         [&] {
-          end = clock.now();  // what follows takes the probes off
+          end = clock.now();  // the next steps take the probes off
           return signal_count() > 0 || (child && child->poll().has_value());
         },
         [&](const capture::RecordStatus& status) { return progress(status, limit); }));

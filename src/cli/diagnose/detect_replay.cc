@@ -117,7 +117,7 @@ Result<std::size_t> replay_windows(const WindowReplayOptions& options) {
     }
     by_time[table.times[row]].push_back(row);
   }
-  std::set<std::string> ids;  // of those that had an effect
+  std::set<std::string> ids;  // incidents that had an effect
   std::int64_t wall_ns = 0;
   const std::string job = options.table.job.empty() ? "recorded" : options.table.job;
   TRY(auto book, incident::Book::open({}, BootTime{}, 0));

@@ -13,7 +13,7 @@ struct WindowReplayOptions {
   std::string path;  // a table that `kansoku watch --features` wrote; "-" = standard input
   detect::TableOptions table;
   std::string model;  // a stored model to start with; "" = learn
-  std::string save;   // where the model goes at the end; "" = nowhere
+  std::string save;   // file for the model at the end; "" = none
   Nanos learn_time{std::chrono::minutes{5}}, window{std::chrono::seconds{1}};
   double alarms_per_day{1};
   std::uint64_t seed{1};

@@ -14,7 +14,7 @@ namespace kansoku::cli {
 /// The steps that diagnose finds in a recording, of each process; none is fine.
 [[nodiscard]] std::vector<gpu::activity::ProcessSteps> steps_of_jobs(const trace::Trace& trace);
 
-/// Joins what the work of devices in recordings or profiles says with their diagnosis. Without
+/// Joins the findings on devices' work in recordings or profiles with their diagnosis. Without
 /// device work nothing changes.
 [[nodiscard]] Result<void> add_device_work(const Sources& sources, diagnose::Diagnosis& diagnosis);
 

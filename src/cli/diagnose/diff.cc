@@ -23,7 +23,7 @@
 namespace kansoku::cli {
 namespace {
 
-constexpr std::size_t kRecordingsMax = 64;  // of both sides
+constexpr std::size_t kRecordingsMax = 64;  // both sides together
 constexpr std::size_t kOperatorRows = 20;   // of models in inference
 
 /// The files of one side, each a recording of its own.

@@ -17,7 +17,7 @@ namespace kansoku::cli {
 /// --state FOLDER` lists them, and shows the recording of each. One is open at a time.
 class ProfileIncidents {
  public:
-  /// The book lies in `folder`, which is made. `log`: for what could not be written.
+  /// The book lies in `folder`, which is made. `log`: told of failed writes.
   [[nodiscard]] static Result<ProfileIncidents> open(const std::string& folder, BootTime now,
                                                      std::function<void(const std::string&)> log);
 
@@ -25,10 +25,10 @@ class ProfileIncidents {
   /// `iteration_ns` now or did before they stood still (0: not known). Returns its id.
   std::string begin(const detect::Incident& incident, const capture::Place& place,
                     double iteration_ns);
-  /// It is over as far as this watch goes: `summary` says what was found; `trace` is its recording,
+  /// It is over as far as this watch goes: `summary` has the finding; `trace` is its recording,
   /// which gets a second name. Both may be empty. Does nothing if none is open.
   void end(const std::string& summary, const std::string& trace);
-  /// To be called now and then: writes what could not be written, says that there is a watch.
+  /// To be called now and then: repeats failed writes, says that there is a watch.
   void tick(BootTime now) { static_cast<void>(book_.tick(now)); }
 
  private:

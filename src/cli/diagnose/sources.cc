@@ -207,7 +207,7 @@ Result<void> SourceReader::add_recording(trace::Trace trace, const std::string& 
   return {};
 }
 
-/// One clock for all recordings; says in notes what was done to whom.
+/// One clock for all recordings; notes tell each correction.
 Result<void> SourceReader::join_hosts() {
   if (hosts_.host_count() > 1) {
     TRY(const auto clocks, diagnose::host_clocks(hosts_.trace(), hosts_.host_count()));

@@ -17,11 +17,11 @@ namespace kansoku::cli {
 struct GpuArgument {
   bool is_buffer{false};
   std::string bytes;         // of the number; of a buffer, before the run and after it
-  std::string output;        // file for what a buffer holds afterwards; may be empty
+  std::string output;        // file for a buffer's contents afterwards; may be empty
   std::uint64_t address{0};  // of a buffer
 };
 
-/// "i32:7", "zero:4K>out" and the like; kCorrupt says what is understood.
+/// "i32:7", "zero:4K>out" and the like; kCorrupt lists the known forms.
 [[nodiscard]] Result<GpuArgument> parse_gpu_argument(std::string_view text);
 
 /// Layout of a kernel's parameters as its PTX declares them.
@@ -44,7 +44,7 @@ struct GpuShown {
                                                std::span<const GpuArgument> arguments);
 [[nodiscard]] std::vector<double> numbers_of(const GpuArgument& argument, const GpuShown& shown);
 
-/// Writes what buffers hold to the files that were named for them.
+/// Writes the contents of buffers to the files that were named for them.
 [[nodiscard]] Result<void> keep_buffers(std::span<const GpuArgument> arguments);
 
 }  // namespace kansoku::cli

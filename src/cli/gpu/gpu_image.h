@@ -28,7 +28,7 @@ inline constexpr std::uint64_t kGpuFileBytesMax = std::uint64_t{1} << 30;
 [[nodiscard]] Result<gpu::ptx::Module> parse_image(const std::string& path, std::string_view text);
 
 /// The PTX of the highest architecture among the images of a file, for the software device:
-/// kNotFound without PTX, kUnsupported for what NVIDIA's compilers wrote.
+/// kNotFound without PTX, kUnsupported for PTX that NVIDIA's compilers wrote.
 [[nodiscard]] Result<std::string> software_ptx(const std::string& path);
 
 /// Images of a file for a driver: PTX text, machine code (a cubin), or its fatbins one by one, as

@@ -31,9 +31,9 @@ struct GpuLaunch {
   Nanos limit{};  // of the kernel; 0: none
 };
 
-/// How to wait for a kernel. A GPU's kernel cannot be ended: `on_limit` is called with what there
-/// is to say when it has passed the limit, before anything of the device is given back, which may
-/// wait for the kernel; it need not return.
+/// How to wait for a kernel. A GPU's kernel cannot be ended: `on_limit` is called with the message
+/// for the user when it has passed the limit, before anything of the device is given back, which
+/// may wait for the kernel; it need not return.
 struct GpuWait {
   const Clock& clock;
   std::function<void(BootTime)> sleep_until;

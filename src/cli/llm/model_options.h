@@ -16,11 +16,11 @@ class App;
 
 namespace kansoku::cli {
 
-/// Options that all ways of looking at a model share: whom, how closely, at what cost.
+/// Options that all ways of looking at a model share: targets, level, budget.
 struct ModelArguments {
   std::string level{"operator"}, budget{"1%"};
   void declare(CLI::App& app);
-  /// Sets level, budget and packs. kUnsupported for what makes no sense.
+  /// Sets level, budget and packs. kUnsupported for a combination that makes no sense.
   [[nodiscard]] Result<void> apply(SessionOptions& out) const;
 };
 

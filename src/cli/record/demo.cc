@@ -17,7 +17,7 @@ namespace {
 
 struct Fault {
   std::string_view name;      // FAULT of examples/ddp/train.py
-  std::string_view function;  // what the top finding must name
+  std::string_view function;  // function that the top finding must name
   std::string_view description;
 };
 constexpr std::array<Fault, 6> kFaults{{

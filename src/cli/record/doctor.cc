@@ -26,7 +26,7 @@ namespace {
 
 enum class Verdict { kGood, kReduced, kMissing };
 
-// One line of the examination: what was looked at, what is lost without it, how to mend it.
+// One line of the examination: the part looked at, the loss without it, how to mend it.
 struct Check {
   std::string name;
   Verdict verdict{Verdict::kGood};

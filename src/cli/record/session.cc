@@ -130,8 +130,8 @@ Result<std::vector<std::string>> command_environment(const SessionOptions& optio
   return out;
 }
 
-/// In a line: what the packs name and no library had, or cannot be observed. A function that one of
-/// several libraries has is found.
+/// In a line: functions that the packs name and no library had, or that cannot be observed. A
+/// function that one of several libraries has is found.
 void print_problems(const capture::Recorder& recorder) {
   const auto attachments = recorder.attachments();
   const auto problems = recorder.problems();

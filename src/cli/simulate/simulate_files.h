@@ -14,9 +14,9 @@
 
 namespace kansoku::cli {
 
-/// Reads what experiments name. Relative paths are looked for beside the file that names them, then
-/// from the working directory. Files may be gzip. A trace is read once; rows left out are told on
-/// standard error.
+/// Reads the files that experiments name. Relative paths are looked for beside the file that names
+/// them, then from the working directory. Files may be gzip. A trace is read once; rows left out
+/// are told on standard error.
 class FileLoader final : public simulate::Loader {
  public:
   FileLoader(std::string beside, bool skip_bad_rows)
@@ -24,7 +24,7 @@ class FileLoader final : public simulate::Loader {
   [[nodiscard]] Result<simulate::Workload> workload(const std::string& path) override;
   [[nodiscard]] Result<std::vector<simulate::NodeSpec>> nodes(const std::string& path) override;
   [[nodiscard]] Result<Json> json(const std::string& path) override;
-  /// The format instead of what the text looks like.
+  /// Sets the format, which is guessed from the text otherwise.
   void force_format(simulate::import::Format format) { format_ = format; }
 
  private:

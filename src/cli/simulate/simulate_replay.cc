@@ -121,8 +121,8 @@ struct OneGraph {
   [[nodiscard]] double overhead_s() const { return sim::overhead_per_task_s(*workload, index); }
 };
 
-/// Median overhead a task of all graphs but one: what would be known of it beforehand. Nothing if
-/// no other has one.
+/// Median overhead a task of all graphs but one: the knowledge of it beforehand. Nothing if no
+/// other has one.
 std::optional<double> learnt_overhead_s(const std::vector<OneGraph>& graphs, std::size_t without) {
   std::vector<double> overheads;
   for (std::size_t i = 0; i < graphs.size(); ++i) {

@@ -28,7 +28,8 @@ struct SimulationOptions {
     const simulate::Experiment& experiment, const SimulationOptions& options,
     const std::string& label);
 
-/// Writes the first replication as a trace and tells on standard error what it leaves out.
+/// Writes the first replication as a trace and lists on standard error the parts that it leaves
+/// out.
 [[nodiscard]] Result<void> write_simulation_trace(const std::string& path,
                                                   const simulate::Experiment& experiment,
                                                   const simulate::Replications& replications);

@@ -124,7 +124,7 @@ class WatchCommand final : public Command {
   }
 
  private:
-  /// Names what is missing, and keeps no right that watching does not need.
+  /// Names missing parts, and keeps no right that watching does not need.
   Result<void> give_up_rights() const {
     using sys::Capability;
     TRY(const std::uint64_t have, sys::effective_capabilities());

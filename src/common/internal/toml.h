@@ -16,9 +16,9 @@ struct TomlInvariant : std::logic_error {
 
 }  // namespace kansoku::internal
 
-// toml++ 3.3 states as assumptions what malformed text can break ("a = {{"), which is undefined
-// behaviour: here they throw instead. Its table of blanks does so too for the characters U+00A1 to
-// U+0499, where the answer is "no blank".
+// toml++ 3.3 states as assumptions conditions that malformed text can break ("a = {{"), which is
+// undefined behaviour: here they throw instead. Its table of blanks does so too for the characters
+// U+00A1 to U+0499, where the answer is "no blank".
 #define TOML_HEADER_ONLY 1
 #define TOML_ASSERT(expr) (static_cast<bool>(expr) ? void() : ::kansoku::internal::toml_broken())
 #include <toml++/impl/preprocessor.h>

@@ -165,7 +165,7 @@ std::vector<trace::Evidence> EvidenceSum::evidence(std::span<const Column> colum
   const bool has_odd = std::any_of(sums_.begin(), sums_.end(), is_odd);
   for (const auto& one : sums_) {
     if (findings_.count(one.first) != 0) continue;
-    if (has_odd && !is_odd(one)) continue;  // odd only in what it is together with others
+    if (has_odd && !is_odd(one)) continue;  // odd only together with others
     const auto& [column, sum] = one;
     const auto usual = usual_.find(column);
     out.push_back({columns[column].name, columns[column].unit,

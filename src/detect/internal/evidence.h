@@ -34,7 +34,7 @@ struct PeerFinding {
   double others{0}, seen{0};  // medians over the last windows, in the column's unit
 };
 
-/// Sums up what the flagged windows of an incident show, column by column.
+/// Sums up the flagged windows of an incident, column by column.
 class EvidenceSum {
  public:
   /// One flagged window of one rank: its explanation and its values.

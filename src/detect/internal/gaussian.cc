@@ -77,7 +77,7 @@ std::vector<Component> split(const stats::Mixture& mixture) {
   return out;
 }
 
-/// Means of what was left out given the rest: the minimum of the distance over them, found by
+/// Means of the values left out, given the rest: the minimum of the distance over them, found by
 /// Gauss-Seidel, which converges for every positive definite matrix.
 void expect(const std::vector<double>& precision, std::vector<double> difference,
             const double* mean, std::vector<Removal>& removed) {

@@ -28,7 +28,7 @@ struct Growth {
 /// Steady growth of one value: the medians of blocks of samples rise from nearly each to nearly
 /// each later one (Kendall's tau of at least 0.85 over twelve blocks: a chance of 6e-6 even without
 /// trend), the last third still grows, and the whole is worth a word. Blocks of 50 windows absorb
-/// what is correlated from window to window. Constant memory.
+/// the correlation from window to window. Constant memory.
 /// Source: Kendall 1938, Theil 1950, Sen 1968; blocks and floors are ours.
 class GrowthTest {
  public:

@@ -13,7 +13,7 @@
 namespace kansoku::detect {
 namespace {
 
-// Growth is over after so many blocks without: a pause is part of what is looked at for twelve.
+// Growth is over after so many blocks without: a pause is part of the data for twelve.
 constexpr std::size_t kEndedMax = 16;
 
 }  // namespace

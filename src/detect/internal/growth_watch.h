@@ -21,12 +21,12 @@ namespace kansoku::detect {
 /// first process that grows to the last one that stops. Not shared between threads.
 class GrowthWatch {
  public:
-  /// `job`: for what is suggested. `last_episode`: the number of the last one of the detector; it
+  /// `job`: for suggestions. `last_episode`: the number of the last one of the detector; it
   /// outlives this.
   GrowthWatch(std::vector<Column> columns, std::string job, std::uint64_t& last_episode)
       : columns_(std::move(columns)), job_(std::move(job)), last_episode_(last_episode) {}
 
-  /// One window of a process; `out` gets what begins, changes or ends by it.
+  /// One window of a process; `out` gets the incidents that begin, change or end by it.
   void on_window(std::int64_t wall_ns, const Window& window, std::vector<Observation>& out);
   /// The process has ended: it grows no more.
   void forget(std::int64_t wall_ns, MemberKey key, std::vector<Observation>& out);
@@ -35,7 +35,7 @@ class GrowthWatch {
   /// Growth of the speed of that episode is normal from now on, or is not. False if there is no
   /// such episode, and was none not long ago.
   bool take_label(std::uint64_t episode, bool is_normal);
-  /// Ends what is normal by the operator's label.
+  /// Ends incidents that are normal by the operator's label.
   void end_normal(std::int64_t wall_ns, std::vector<Observation>& out);
 
  private:

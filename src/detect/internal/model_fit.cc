@@ -163,8 +163,8 @@ std::vector<double> scores_of(Scorer& scorer, std::span<const double> rows, std:
   return out;
 }
 
-/// Outliers are drawn in to 8 spreads; what is there more often than they are is a phase of the
-/// job, however far out it is.
+/// Outliers are drawn in to 8 spreads; rows more frequent than outliers are a phase of the job,
+/// however far out they are.
 std::vector<double> outlier_bounds(std::span<const double> rows, std::span<const Column> columns,
                                    std::span<const Coordinate> coordinates) {
   std::vector<double> out, sizes;
@@ -204,7 +204,7 @@ Result<stats::Mixture> fit_part(const Cube& cube, Range range, Range later,
   return best;
 }
 
-/// The threshold from the calibration slice, and what it does on the last one.
+/// The threshold from the calibration slice, and its effect on the last one.
 Result<JobModel> calibrate(JobModel::Parts parts, const Cube& cube, Range cut, Range measure,
                            double flag_rate) {
   TRY(auto model, JobModel::from_parts(parts));

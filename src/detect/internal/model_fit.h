@@ -30,9 +30,9 @@ namespace kansoku::detect {
 [[nodiscard]] Result<stats::Mixture> choose_mixture(std::span<const double> rows, int dimensions,
                                                     int components_max, double ridge,
                                                     std::uint64_t seed);
-/// Sets the margins by what stands in the other parts.
+/// Sets the margins from the other parts.
 void take_margins(JobModel::Parts& parts);
-/// Adds to each diagonal `blur` times what differences that mean nothing come to.
+/// Adds to each diagonal `blur` times the size of differences that mean nothing.
 void widen(stats::Mixture& mixture, std::span<const Coordinate> coordinates, double blur);
 
 }  // namespace kansoku::detect

@@ -66,21 +66,21 @@ struct HealthyFlags {
   double points{0}, flags{0}, clear{0};
 };
 /// `correlation` is that between neighbours; `members` processes, `windows_per_day` each. Counts
-/// such that a tenth of half the budget is met: the rest is left to the other tests and to what the
-/// correlation does not tell.
+/// such that a tenth of half the budget is met: the rest is left to the other tests and to effects
+/// beyond the correlation.
 [[nodiscard]] AlarmCounts choose_counts(const HealthyFlags& healthy, double correlation,
                                         double members, double windows_per_day, double budget);
 
-/// Something wrong that goes on, or that ended a moment ago, and what speaks for it.
+/// Something wrong that goes on, or that ended a moment ago, and the evidence for it.
 class Episode {
  public:
-  /// `job`: for what is suggested. `slow`: none if the job's pace is not known.
+  /// `job`: for suggestions. `slow`: none if the job's pace is not known.
   Episode(std::uint64_t number, std::string job, std::int64_t begin_ns,
           std::optional<SlowPace> slow);
 
   /// Takes one flagged window of a process into the evidence.
   void add(MemberKey key, const Member& member, const Member::Recent& recent, Scorer& scorer);
-  /// One window of any process of the job, flagged or not: what its peers are compared with.
+  /// One window of any process of the job, flagged or not: its peers are compared with it.
   void add_deviations(MemberKey key, const Member& member, const Member::Recent& recent,
                       const JobModel::Parts& model);
   /// The process belongs to it.
@@ -90,7 +90,7 @@ class Episode {
   /// True if a flagged window is odd enough to be a sign of this episode: a slight oddity says
   /// nothing of an episode that was far out. `excess`: of the window's score over the threshold.
   [[nodiscard]] bool speaks_for_it(const Member::Recent& recent, double excess) const;
-  /// How bad each coordinate of a window was (NaN: not seen): what is clearly worse later is
+  /// How bad each coordinate of a window was (NaN: not seen): a clearly worse level later is
   /// another fault.
   void raise_worst_levels(MemberKey key, const std::vector<double>& levels) {
     auto& worst = worst_[key];
@@ -135,7 +135,7 @@ class Episode {
     std::int32_t rank{-1}, pid{0};
     Deviations level;           // of all windows
     std::vector<double> paces;  // of the first ones, in the unit of the pace's column
-    EvidenceSum sum;            // of those that speak for it
+    EvidenceSum sum;            // of the windows that speak for it
     double excess{0}, windows{0};
     int peer_votes{0};
     bool is_included{false}, is_alarmed{false};

@@ -22,7 +22,7 @@ struct Draft {
   Matched matched;
   CallTimes times;
   Difference calls, size;
-  Difference presence;         // of what one side lacks
+  Difference presence;         // of an item that one side lacks
   std::vector<LogRatio> call;  // by recording: time a call, beside that of equal calls before
   std::vector<std::vector<LogRatio>> call_of_rank;  // [rank]; empty if ranks are not compared
   Prior prior;                                      // of `call`
@@ -30,18 +30,18 @@ struct Draft {
   bool is_tested{false};
 };
 
-/// All recordings of both sides, and what is worked out once for each.
+/// All recordings of both sides, and the values that are worked out once for each.
 struct Sides {
   std::vector<Recording> recordings;  // before first
   std::size_t before_count{0};
   std::vector<KeptSteps> kept;
   std::vector<StepDraws> draws;
-  // [recording][lane][step]: milliseconds, and what its rows share in a step, about 1.
+  // [recording][lane][step]: milliseconds, and the factor that its rows share in a step, about 1.
   std::vector<std::array<std::vector<double>, kLaneCount>> lanes, factors;
   bool is_exact{false};        // every device clock is
   bool compares_ranks{false};  // several ranks, the same in all recordings
   double step_before_ms{0}, step_after_ms{0};
-  double queue_before_ms{0}, queue_after_ms{0};  // of it, waiting for a processor
+  double queue_before_ms{0}, queue_after_ms{0};  // part of the step: waits for a processor
   double device_ms{0};  // of a step: operations added up, of the side with more
 
   [[nodiscard]] std::size_t rank_count() const { return recordings.front().ranks.size(); }
@@ -52,7 +52,7 @@ struct Sides {
   [[nodiscard]] double whole_ms(Lane lane) const;
 };
 
-/// Works out what each recording's steps are, and the sums of its lanes.
+/// Works out the steps of each recording, and the sums of its lanes.
 [[nodiscard]] Sides make_sides(std::vector<Recording> recordings, std::size_t before_count,
                                const Options& options);
 

@@ -34,8 +34,8 @@ double mean_of(std::span<const double> values) {
   return values.empty() ? 0 : sum_of(values) / static_cast<double>(values.size());
 }
 
-/// Variance between the means of kDriftParts parts of `values`, less what the spread inside of the
-/// parts makes of it.
+/// Variance between the means of kDriftParts parts of `values`, less the effect of the spread
+/// inside of the parts.
 double drift_of(std::span<const double> values) {
   const std::size_t each = values.size() / kDriftParts;
   if (each < 2) return 0;
@@ -120,7 +120,7 @@ class Biweight {
 
 struct Pooled {
   double mean{0};
-  double variance{0};  // of one run around it, beyond what its steps say
+  double variance{0};  // of one run around it, beyond that of its steps
   double within{0};    // variance of `mean` from the steps
   double within_degrees{1};
   double drift2{0}, spread2{0};

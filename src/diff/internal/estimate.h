@@ -31,10 +31,11 @@ class StepDraws {
 struct LogRatio {
   double value{0};
   double error{0};       // from its steps
-  double degrees{1};     // of that error
+  double degrees{1};     // of the error
   bool is_known{false};  // both sums are above 0
   bool varies{false};    // over / under differs from step to step
-  double drift2{0};      // variance between parts of the recording, beyond what their steps explain
+  double drift2{0};      // variance between parts of the recording, beyond the effect of their
+                         // steps
   double spread2{0};     // variance between steps
 };
 
@@ -45,13 +46,13 @@ struct LogRatio {
 
 /// Ratio of the typical step: a robust centre of over / under / factors, steps far from it left
 /// out;
-/// that of the sums if few steps take part, or if they have no one centre. `factors`: what the
-/// whole lane shares in each step, about 1.
+/// that of the sums if few steps take part, or if they have no one centre. `factors`: shared by the
+/// whole lane in each step, about 1.
 [[nodiscard]] LogRatio typical_ratio(std::span<const double> over, std::span<const double> under,
                                      std::span<const double> factors, const StepDraws& draws);
 
-/// The variation from run to run, as a standard deviation of logarithms, before any is seen: what
-/// `sigma` says, held with kPriorDegrees. 0: equal runs give equal figures.
+/// The variation from run to run, as a standard deviation of logarithms, before any is seen:
+/// `sigma`, held with kPriorDegrees. 0: equal runs give equal figures.
 struct Prior {
   double sigma{0};
   double spread_multiple{kSpreadMultiple};  // of the spread between steps, added to it

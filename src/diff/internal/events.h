@@ -34,7 +34,7 @@ struct Event {
   std::uint32_t shape{0};
   std::uint32_t track{0};
   double active_ns{0};  // without waiting for a processor
-  double lane_ns{0};    // of it, what no inner or parallel event has
+  double lane_ns{0};    // part that no inner or parallel event has
   bool on_main{false};
 };
 

@@ -154,7 +154,7 @@ void Judge::find_centre(Lane lane, std::size_t rank) {
         std::all_of(runs.begin(), runs.end(), [](const LogRatio& run) { return run.is_known; });
     if (!is_known) continue;
     ++rows;
-    double before = 0;  // what the row is measured by, so that rows can be compared
+    double before = 0;  // measure of the row, so that rows can be compared
     for (std::size_t r = 0; r < sides_.before_count; ++r)
       before += runs[r].value / static_cast<double>(sides_.before_count);
     for (std::size_t r = 0; r < runs.size(); ++r)

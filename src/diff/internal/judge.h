@@ -8,8 +8,8 @@
 
 namespace kansoku::diff {
 
-/// Tells a changed batch, what all rows of a lane share, and then what each row shows beside that:
-/// fills batch, commons, rows, comparisons, untested and lanes of `out`.
+/// Judges a changed batch, the change that all rows of a lane share, and then that of each row
+/// beside it: fills batch, commons, rows, comparisons, untested and lanes of `out`.
 void judge(const Sides& sides, std::vector<Draft> drafts, Comparison& out);
 
 }  // namespace kansoku::diff

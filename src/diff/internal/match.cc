@@ -48,7 +48,7 @@ Key key_of(const Item& item) {
   return {item.lane, item.kind, item.name};
 }
 
-/// Without numbers, but with template arguments: what a compiler numbers is outside of them.
+/// Without numbers, but with template arguments: a compiler's numbers are outside of them.
 std::pair<std::string, std::string> bare_of(std::string_view name) {
   const std::size_t arguments = std::min(name.find('<'), name.size());
   return {unnumbered(name.substr(0, arguments)), std::string(name.substr(arguments))};
@@ -218,7 +218,7 @@ class Pairer {
     }
   }
 
-  /// Any names: only what sits at the same place, as often, and takes about as long.
+  /// Any names: only items that sit at the same place, as often, and takes about as long.
   void pair_places() {
     std::map<Kind, Group> kinds;
     for (const auto& [key, group] : families()) {

@@ -123,7 +123,7 @@ std::string unnumbered(std::string_view name) {
 
 std::string shown_name(std::string_view canonical, std::size_t columns_max) {
   std::string out;
-  std::size_t word = 0;  // where the present word begins in `out`
+  std::size_t word = 0;  // begin of the present word in `out`
   for (std::size_t i = 0; i < canonical.size(); ++i) {
     const char c = canonical[i];
     if (c == ':' && canonical.substr(i).starts_with("::")) {

@@ -24,8 +24,8 @@ class QueueTimes {
   /// Nanoseconds of `tid` in the queue between two times; 0 if unknown.
   [[nodiscard]] std::int64_t within(std::int32_t tid, std::int64_t begin_ns,
                                     std::int64_t end_ns) const;
-  /// The instant that a sample is of: who looks at a thread takes its processor, so one soon after
-  /// a preemption shows what ran before. Nothing for one later in the queue.
+  /// The instant that a sample is of: the sampler takes the thread's processor, so a sample soon
+  /// after a preemption shows the code that ran before. Nothing for one later in the queue.
   [[nodiscard]] std::optional<std::int64_t> sampled_at(std::int32_t tid,
                                                        std::int64_t time_ns) const;
 

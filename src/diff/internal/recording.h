@@ -58,7 +58,7 @@ struct Recording {
   [[nodiscard]] std::size_t unit_count() const { return ranks.size() * step_count; }
 };
 
-/// Reads steps, ranks and what ran in them. Without steps `found_by` is empty and `notes` say why.
+/// Reads steps, ranks and the work in them. Without steps `found_by` is empty and `notes` say why.
 /// kCorrupt: columns of unequal length. Deterministic.
 [[nodiscard]] Result<Recording> read_recording(const Input& input, const Options& options);
 

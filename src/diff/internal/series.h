@@ -19,18 +19,18 @@ struct KeptSteps {
   std::vector<std::uint32_t> index;  // by step: place among those kept; kLeftOut for a stall
   std::size_t count{0};
   std::size_t stalls{0};
-  double stall_ms{0};  // a step: what stalls add to the mean of the others
+  double stall_ms{0};  // a step: added by stalls to the mean of the others
   static constexpr std::uint32_t kLeftOut = UINT32_MAX;
 };
 [[nodiscard]] KeptSteps keep_steps(const Recording& recording);
 
-/// Mean milliseconds a call by shape, of one side: what equal work is measured by.
+/// Mean milliseconds a call by shape, of one side: the measure of equal work.
 using CallTimes = std::map<std::string, double>;
 
 /// One item step by step: means over the ranks, or of one rank.
 struct Series {
   std::vector<double> calls, ms, lane_ms, size;
-  std::vector<double> common_ms, expected_ms;  // at the shapes of CallTimes; what they took there
+  std::vector<double> common_ms, expected_ms;  // at the shapes of CallTimes; their times there
   double call_count{0};                        // of all ranks
 };
 

@@ -44,7 +44,7 @@ std::vector<Intervals> named_slices(const trace::Trace& trace, const RankTable& 
   return out;
 }
 
-/// From the begin of one to that of the next: what lies between two steps is part of the first.
+/// From the begin of one to that of the next: the time between two steps is part of the first.
 void join(Intervals& steps) {
   for (std::size_t i = 0; i + 1 < steps.size(); ++i)
     steps[i].second = steps[i + 1].first;
@@ -118,7 +118,7 @@ std::pair<std::size_t, std::size_t> coverage(const RunHash& hash,
 }
 
 /// The shortest word that covers nearly as many operations as any: a layer's word repeats within a
-/// step, but leaves out what is not a layer.
+/// step, but leaves out operations of no layer.
 Marker find_marker(const std::vector<std::uint32_t>& tokens) {
   std::map<std::uint32_t, std::vector<std::size_t>> places;
   for (std::size_t i = 0; i < tokens.size(); ++i)

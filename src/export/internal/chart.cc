@@ -113,7 +113,7 @@ std::string warmup_html(const TimeChart& chart, const svg::Box& box, const svg::
 }  // namespace
 
 std::vector<double> Ticks::values() const {
-  constexpr int kMost = 64;  // no more whatever the step: a bound, never reached
+  constexpr int kMost = 64;  // no more at any step: a bound, never reached
   std::vector<double> out;
   const auto count = static_cast<int>(std::min(std::round((high - low) / step), double{kMost}));
   for (int i = 0; i <= count; ++i) {

@@ -17,7 +17,7 @@ enum class Unit { kPlain, kSeconds, kShare, kPoints, kHours, kBytes };
 [[nodiscard]] Unit unit_from(std::string_view untrusted);
 
 /// The number of `json`; nothing for another kind and beyond +-1e18: no figure of a simulation, and
-/// sums and differences of what is left stay finite.
+/// sums and differences of the others stay finite.
 [[nodiscard]] std::optional<double> number_in(const Json& json);
 
 /// One figure with its 95 % interval.

@@ -70,7 +70,7 @@ BatchTimeAxis batch_time_axis(double low, double high, int count, bool from_zero
   out.ticks = svg::log_ticks(out.low, out.high, Unit::kPlain);
   for (svg::Tick& tick : out.ticks)
     tick.label = time_label(tick.value);
-  // No more than what is needed beyond the values.
+  // No more than needed beyond the values.
   constexpr double kBeyond = 1.6;
   out.low = std::max(out.low, low / kBeyond);
   out.high = std::min(out.high, high * kBeyond);

@@ -22,7 +22,7 @@ namespace kansoku::exporter {
 [[nodiscard]] std::string token_histogram(const Json& timeline, const Json& speed);
 /// Cells in use over time, [[s, cells]], and how many there are.
 [[nodiscard]] std::string cache_curve(const Json& points, const Json& cache);
-/// Operators by FLOPs a byte and FLOPs a second, below what the machine can do.
+/// Operators by FLOPs a byte and FLOPs a second, below the machine's peak rates.
 [[nodiscard]] std::string roofline(const Json& operators, const Json& peaks);
 /// Time by layer, [[layer, ns]].
 [[nodiscard]] std::string layer_bars(const Json& layers);

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::size_t kDagNodesShown = 200;
 constexpr std::size_t kDagEdgesShown = 2000;
-constexpr std::size_t kDagRanksMax = 40;  // of a column; what is longer goes on in the next one
+constexpr std::size_t kDagRanksMax = 40;  // of a column; a longer one goes on in the next
 constexpr std::size_t kLanesMax = 8;      // beside a column
 
 constexpr double kNodeWidth = 128, kNodeHeight = 34, kSlot = 136, kRank = 54;

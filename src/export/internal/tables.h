@@ -46,7 +46,7 @@ struct Card {
 [[nodiscard]] std::string section(std::string_view title, std::string_view hint,
                                   const std::string& content);
 [[nodiscard]] std::string empty_note(std::string_view why);
-/// Remarks that limit what may be concluded; nothing if there are none.
+/// Remarks that limit the conclusions; nothing if there are none.
 [[nodiscard]] std::string warnings(const std::vector<std::string>& untrusted);
 [[nodiscard]] std::string verdict(std::string_view heading, const std::vector<std::string>& leads,
                                   const std::string& content, bool good);

@@ -7,8 +7,8 @@
 
 namespace kansoku::exporter::internal {
 
-/// The text as UTF-8 of at most `bytes_max` bytes: wrong bytes, zero bytes and what is cut within a
-/// letter are replaced by U+FFFD or left out. Prometheus and protobuf refuse a whole message for
+/// The text as UTF-8 of at most `bytes_max` bytes: wrong bytes, zero bytes and letters cut in the
+/// middle are replaced by U+FFFD or left out. Prometheus and protobuf refuse a whole message for
 /// one wrong byte.
 [[nodiscard]] std::string clean_utf8(std::string_view untrusted, std::size_t bytes_max);
 

@@ -31,7 +31,7 @@ class ClusterStore {
   /// A part of kind kClusterFeatures of `summary`, whose values belong to `slot`.
   void add(const Summary& summary, const SummaryPart& part, const HostName& host,
            std::int64_t slot);
-  /// Forgets what lies before slot `first`; fits mixtures anew. Once a slot.
+  /// Forgets data before slot `first`; fits mixtures anew. Once a slot.
   void move_on(std::int64_t first, std::int64_t now_slot);
   /// Parts that were not learnt, since there were too many of a slot, or too many jobs.
   [[nodiscard]] std::uint64_t left_out() const { return left_out_; }

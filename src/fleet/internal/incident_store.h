@@ -22,7 +22,7 @@ class IncidentStore {
   IncidentStore(const CollectorOptions& options, FleetLoss& loss)
       : options_(options), loss_(loss) {}
 
-  /// `json`: what a message of `host` at `position` says of an incident of `job_key` ("": it does
+  /// `json`: report in a message of `host` at `position` on an incident of `job_key` ("": it does
   /// not say which), as its `index`th part.
   void add(std::string_view json, const Summary& summary, std::string_view job_key,
            std::uint32_t index);
@@ -33,7 +33,7 @@ class IncidentStore {
   struct Incident {
     std::string host, job, kind, summary, json;
     bool is_job_told{
-        false};  // `job` is the key of a job of the host, not what the incident calls it
+        false};  // `job` is the key of a job of the host, not the incident's name of it
     std::int64_t begin_ns{0}, end_ns{0};  // end 0: open
     double score{0};
     std::int64_t news_ns{0};  // end of the message that said it last

@@ -70,7 +70,7 @@ class JobStore {
   struct Cell {
     stats::LogSketch live;
     Extremes extremes;
-    std::string packed;  // of what was live before
+    std::string packed;  // sketches that were live before
     [[nodiscard]] std::size_t bytes() const;
   };
   using Slot = std::map<std::uint32_t, Cell>;  // by feature

@@ -39,8 +39,8 @@ struct Options {
   // Processes that belong together, whose findings are told as one and whose ranks are compared.
   // Other processes that tell a rank are one job, and each one without is a job of its own.
   std::vector<std::vector<std::int32_t>> jobs{};
-  bool with_view{false};    // fills WorkReport::view: what a page draws
-  bool with_tracks{false};  // fills WorkReport::tracks: what write_tracks() draws
+  bool with_view{false};    // fills WorkReport::view: data of a page
+  bool with_tracks{false};  // fills WorkReport::tracks for write_tracks()
 };
 
 struct KernelRow {
@@ -94,12 +94,12 @@ struct OperatorRow {
   std::string top_kernel;  // the one that took longest
 };
 
-/// Ranges of one name: what the host spent in them, and what they launched.
+/// Ranges of one name: the host's time in them, and the work that they launched.
 struct RangeRow {
   std::string name;
   std::string domain{};  // of NVTX; "" the default one
   std::uint64_t count{0};
-  double host_us{0};  // of those that are not inside another of the same name
+  double host_us{0};  // of ranges that are not inside another of the same name
   // Not known for ranges of the process, which no thread is in.
   std::optional<std::uint64_t> op_count{};  // operations that were launched within
   std::optional<double> device_us{};        // while any of them ran
@@ -130,14 +130,14 @@ inline constexpr std::size_t kIdleCauseCount = 14;
 
 struct IdleRow {
   IdleCause cause{IdleCause::kUnknown};
-  std::string function{};  // where most of it was spent, if samples or slices tell; "" unknown
+  std::string function{};  // most of it was spent there, if samples or slices tell; "" unknown
   double function_us{0};   // in that function
   double us{0};
   double longest_us{0};  // in one gap
   double share{0};       // of the judged time
 };
 
-/// Gaps between operations of one stream, by what their end waited for.
+/// Gaps between operations of one stream, by the wait that ended them.
 struct GapRow {
   std::int64_t stream{0};
   double host_wait_us{0};    // the next was launched after the gap began
@@ -156,7 +156,7 @@ struct VoidFigures {
   double step_ms{0};                // T_step: between first operations of steps in a row, median
   double v_inter{0};                // of the steps' time: nothing runs between steps
   double v_minority{0};             // of the rest: nothing runs
-  std::optional<double> v_unknown;  // at most: what lost records may have covered
+  std::optional<double> v_unknown;  // at most: time that lost records may have covered
 };
 
 struct OverlapFigures {
@@ -176,10 +176,10 @@ struct LaunchBound {
 
 struct ExposedCopies {
   double copy_us{0};           // time in which a copy ran
-  double exposed_us{0};        // of it, with no kernel beside
-  double could_overlap_us{0};  // of that, pageable, or waited for, or in a stream with kernels
-  double pageable_us{0};       // of that, pageable, as the recording says or its call shows
-  double blocking_us{0};       // of that, waited for by its call
+  double exposed_us{0};        // part with no kernel beside
+  double could_overlap_us{0};  // part of that: pageable, or waited for, or in a stream with kernels
+  double pageable_us{0};       // part of that: pageable, as the recording says or its call shows
+  double blocking_us{0};       // part of that: waited for by its call
 };
 
 struct DeviceFigures {
@@ -219,7 +219,7 @@ struct Leak {
   std::string per;  // "step"; without steps the kernel from whose launch to the next it is counted
   double bytes_per_step{0};
   std::uint64_t step_count{0};
-  std::vector<MemoryHolder> growers;  // what grew most
+  std::vector<MemoryHolder> growers;  // those that grew most
 };
 
 /// The greatest live memory of a piece of time.
@@ -264,7 +264,7 @@ struct TimelineLane {
   std::vector<TimelineSpan> spans;  // by begin
 };
 
-/// Time in which a device had nothing to do, with what most of it is charged to.
+/// Time in which a device had nothing to do, with the cause that most of it is charged to.
 struct IdleSpan {
   double begin_us{0}, us{0};
   IdleCause cause{IdleCause::kUnknown};

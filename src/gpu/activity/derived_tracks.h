@@ -19,11 +19,11 @@ struct TracksWritten {
   std::uint64_t cost_count{0};  // instants of Kansoku's own cost
 };
 
-/// Writes the recording with tracks of what `report` derives from it, below their processes
-/// (docs/formats/trace.md): idle time of devices by cause, steps, Kansoku's own cost. `recording`:
-/// the bytes that `trace` was read from; `report`: of it, with Options::with_tracks. Reports of the
-/// copy are those of the recording. kUnsupported if the recording has such tracks already, or
-/// leaves no numbers free (trace/append.h); errors of the sink come back as they are.
+/// Writes the recording with tracks of the figures that `report` derives from it, below their
+/// processes (docs/formats/trace.md): idle time of devices by cause, steps, Kansoku's own cost.
+/// `recording`: the bytes that `trace` was read from; `report`: of it, with Options::with_tracks.
+/// Reports of the copy are those of the recording. kUnsupported if the recording has such tracks
+/// already, or leaves no numbers free (trace/append.h); errors of the sink come back as they are.
 /// Deterministic; any thread.
 [[nodiscard]] Result<TracksWritten> write_tracks(const trace::Trace& trace,
                                                  const WorkReport& report, ByteSpan recording,

@@ -38,7 +38,7 @@ class WorkReader {
     std::optional<OpClass> op;
     bool is_cuda{false};
   };
-  struct Place {  // where an operation ran, before devices have numbers
+  struct Place {  // place of an operation, before devices have numbers
     std::int32_t pid;
     std::int32_t rank;
     std::int64_t ordinal;

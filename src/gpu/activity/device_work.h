@@ -40,7 +40,7 @@ struct Op {
   stats::Interval time;
   std::uint32_t slice{0};        // index into Trace::slices
   std::uint32_t stream{0};       // index into DeviceWork::streams
-  std::uint32_t call{kNoIndex};  // index into DeviceWork::calls: what launched it
+  std::uint32_t call{kNoIndex};  // index into DeviceWork::calls: its launch
   std::optional<std::uint64_t> correlation;
   OpClass what{OpClass::kKernel};
   bool is_further{false};  // another one of the same call began before it: a node of a graph
@@ -96,7 +96,7 @@ struct Stream {
   std::vector<std::uint32_t> ops{};  // by begin
 };
 
-/// The device work of a recording: what ran, who launched it.
+/// The device work of a recording: operations and their launches.
 struct DeviceWork {
   std::vector<Op> ops;      // by begin
   std::vector<Call> calls;  // by begin

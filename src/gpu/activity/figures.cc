@@ -77,7 +77,7 @@ bool mode_allows(const FigureRow& row, Mode mode) {
       return row.every;
     case Mode::kGraphs:
       return row.graphs;
-    case Mode::kUnknown:  // what holds in every mode
+    case Mode::kUnknown:  // figures that hold in every mode
       return row.outside && row.sampled && row.every && row.graphs;
     case Mode::kNone:
       return false;

@@ -61,7 +61,7 @@ struct FigureRow {
   std::string_view name;
   bool outside, sampled, every, graphs;
   bool needs_one_clock;      // compares host times with device times
-  bool misses_whole_graphs;  // what runs inside a graph shown as a whole is not in it
+  bool misses_whole_graphs;  // without the kernels inside a graph shown as a whole
   std::string_view needs;    // besides the mode
 };
 [[nodiscard]] const std::array<FigureRow, kFigureCount>& figure_rows();

@@ -18,7 +18,7 @@ struct KinetoOptions {
 /// Counts of written and left-out events.
 struct KinetoCounts {
   std::uint64_t event_count{0};     // slices, instants and counters
-  std::uint64_t device_count{0};    // of them operations of devices
+  std::uint64_t device_count{0};    // operations of devices among them
   std::uint64_t flow_count{0};      // arrows from launches to operations
   std::uint64_t left_out_count{0};  // rows with impossible times or tracks
   std::uint64_t sample_count{0};    // stack samples, which the format has no place for

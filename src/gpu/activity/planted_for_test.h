@@ -11,7 +11,7 @@
 namespace kansoku::gpu::activity {
 
 /// A training loop whose host runs ahead of its device and waits for it at the end of each step.
-/// One cause of lost time is planted, or what looks like it.
+/// One cause of lost time is planted, or a look-alike of it.
 struct Plan {
   std::uint64_t seed{1};
   std::int32_t ranks{1};
@@ -55,7 +55,7 @@ struct Plan {
   bool survives{false};   // and the loop goes on
 };
 
-/// Writes what a plan says; gives the steps of each rank.
+/// Writes the recording of a plan; gives the steps of each rank.
 std::vector<ProcessSteps> write_planted(const Plan& plan, Recording& out);
 
 /// The report of the recording that a plan makes.

@@ -6,7 +6,7 @@
 
 namespace kansoku::gpu::activity {
 
-// thresholds.inc says what each decides, in which unit, and what it was set on.
+// thresholds.inc has the effect, the unit and the basis of each.
 #define KANSOKU_THRESHOLD(name, value, unit, decides, set_on) inline constexpr auto name = value;
 #include "gpu/activity/thresholds.inc"
 #undef KANSOKU_THRESHOLD

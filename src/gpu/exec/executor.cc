@@ -332,7 +332,7 @@ class Launch {
   const Program& program_;
   const std::size_t kernel_;
   const LaunchOptions& options_;
-  std::vector<Memory::Hold> holds_;  // what lies in ranges_ stays
+  std::vector<Memory::Hold> holds_;  // keep the memory in ranges_
   std::vector<Memory::Ranges> lists_;
   std::vector<LaunchState::Ranges> ranges_;               // of lists_
   alignas(64) std::array<std::uint64_t, 8> workspace_{};  // of a cooperative launch

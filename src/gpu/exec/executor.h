@@ -33,8 +33,8 @@ struct LaunchOptions {
   Nanos time_limit{0};          // 0: none
   const Clock* clock{nullptr};  // must be given with a limit; %globaltimer unless there are `costs`
   std::uint64_t number{0};      // %gridid; 0: none, faults do not show it
-  /// Virtual time: %globaltimer is begin_ns and what the block has cost so far, and `counts`, which
-  /// must be given too, gets what the launch did; not after a fault.
+  /// Virtual time: %globaltimer is begin_ns plus the block's cost so far, and `counts`, which must
+  /// be given too, gets the launch's counts; not after a fault.
   const CycleCosts* costs{nullptr};
   std::uint64_t begin_ns{0};
   LaunchCounts* counts{nullptr};

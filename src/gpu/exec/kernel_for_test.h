@@ -99,7 +99,7 @@ class KernelTest : public ::testing::TestWithParam<Isa> {
     return reinterpret_cast<void*>(static_cast<std::uintptr_t>(address));
   }
 
-  /// Runs kernel k on `words` and gives what it made of them; it must come to its end.
+  /// Runs kernel k on `words` and gives its results; it must come to its end.
   Words run_on(const Program& program, const Words& words, std::uint32_t n = 0) {
     const std::uint64_t out = upload(words);
     EXPECT_EQ(launch_with(program, out, n), "");

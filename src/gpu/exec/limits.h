@@ -13,8 +13,8 @@ inline constexpr std::uint32_t kThreadsPerBlockMax = 1024;
 inline constexpr std::array<std::uint32_t, 3> kBlockExtentMax{1024, 1024, 64};
 inline constexpr std::array<std::uint32_t, 3> kGridExtentMax{0x7fffffff, 65535, 65535};
 inline constexpr std::uint32_t kThreadsPerSm = 2048, kBlocksPerSm = 32;
-/// Bytes of shared memory: of a multiprocessor, what the system keeps of it for each block, what a
-/// block may have if it asks for it, and without asking.
+/// Bytes of shared memory: of a multiprocessor, the system's share of it for each block, the limit
+/// of a block that asks for more, and that of a block that does not.
 inline constexpr std::uint32_t kSharedBytesPerSm = 228 * 1024, kSharedReservedBytes = 1024,
                                kSharedBytesMax = 227 * 1024, kSharedBytesDefaultMax = 48 * 1024;
 inline constexpr std::uint32_t kSmCount = 16;  // ours

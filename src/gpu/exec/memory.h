@@ -23,7 +23,7 @@ class Memory {
   struct State;
 
  public:
-  static constexpr std::uint64_t kAlign = 256;  // what cuMemAlloc promises
+  static constexpr std::uint64_t kAlign = 256;  // cuMemAlloc's promise
   static constexpr std::uint64_t kGuardBytes = 4096;
   static constexpr std::uint64_t kGranule = std::uint64_t{2} << 20;  // of reserve and map
 
@@ -35,8 +35,8 @@ class Memory {
     kHost,    // of this process, allocated here; does not count
   };
 
-  /// While one lives, what is freed, unmapped or made inaccessible stays where it is, for those who
-  /// looked it up before. Must not outlive the memory. Any thread.
+  /// While one lives, memory that is freed, unmapped or made inaccessible stays in place, for
+  /// readers that looked it up before. Must not outlive the memory. Any thread.
   class Hold {
    public:
     explicit Hold(const Memory& memory);
@@ -61,7 +61,7 @@ class Memory {
   [[nodiscard]] Result<void> free(std::uint64_t address);
 
   /// Memory that lies elsewhere in this process and that kernels may access too; kLimit if it
-  /// overlaps what is there. Not owned.
+  /// overlaps present memory. Not owned.
   [[nodiscard]] Result<void> add_foreign(Range range);
   /// kNotFound if no foreign range begins there.
   [[nodiscard]] Result<void> remove_foreign(std::uint64_t begin);

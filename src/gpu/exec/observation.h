@@ -12,7 +12,7 @@
 
 namespace kansoku::gpu::exec {
 
-/// Observations that a launch makes of itself. Each slows it down, none changes what it computes; a
+/// Observations that a launch makes of itself. Each slows it down, none changes its results; a
 /// launch that asks for nothing pays nothing.
 struct Observe {
   bool hazards{false};      // races and uninitialised reads in shared memory
@@ -65,8 +65,8 @@ struct Profile {
 /// Bytes of global memory, apart and by address. An atomic operation reads and writes.
 struct AccessSets {
   std::vector<Memory::Range> read, written;
-  /// Read before this launch had written them: what the launch depends on. With several workers,
-  /// bytes that one block writes and another reads are in here too.
+  /// Inputs of the launch: read before this launch had written them. With several workers, bytes
+  /// that one block writes and another reads are in here too.
   std::vector<Memory::Range> read_first;
 };
 

@@ -17,7 +17,7 @@
 namespace kansoku::gpu::exec {
 namespace {
 
-constexpr std::uint64_t kParamBytesMax = 32'764;    // what CUDA allows since 12.1
+constexpr std::uint64_t kParamBytesMax = 32'764;    // CUDA's limit since 12.1
 constexpr std::uint64_t kSharedBytesMax = 1 << 20;  // a launch allows less
 constexpr std::uint64_t kLocalBytesMax = 16 << 20;
 

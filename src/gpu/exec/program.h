@@ -27,7 +27,8 @@ struct KernelInfo {
   std::uint32_t local_bytes{0};   // of a thread, calls not counted
   std::uint32_t registers{0};     // of the PTX text
   ptx::LaunchBounds bounds;
-  bool reads_clock{false}, reads_timer{false};  // %clock..., %globaltimer...; or what it calls may
+  bool reads_clock{false}, reads_timer{false};  // %clock..., %globaltimer...; or a function that it
+                                                // calls may
   /// Why it cannot run, with its PTX line; "" if it can. Other kernels of the module are not
   /// concerned.
   std::string refusal;
@@ -39,8 +40,8 @@ class Program {
  public:
   /// A kernel with an instruction that the executor does not know, or that calls such a function,
   /// is refused alone (KernelInfo::refusal). kUnsupported for directives and variables that it does
-  /// not know; kLimit if the variables do not fit; kCorrupt for initialisers that name what is not
-  /// there. The module must be sound (ptx::verify).
+  /// not know; kLimit if the variables do not fit; kCorrupt for initialisers that name a symbol
+  /// that is not there. The module must be sound (ptx::verify).
   [[nodiscard]] static Result<Program> load(ptx::Module module, Memory& memory,
                                             Isa isa = best_isa());
   Program(Program&&) noexcept;

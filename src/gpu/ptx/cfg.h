@@ -16,7 +16,7 @@ struct Block {
 };
 
 /// Control-flow graph of one body. Block 0 is the entry. A guarded branch has its target first and
-/// the next block second; what ends a thread (ret, exit, trap, running off the end) has no
+/// the next block second; a block that ends a thread (ret, exit, trap, running off the end) has no
 /// successor unless it is guarded, and `may_end` either way. Indirect branches may go to every
 /// label.
 struct Cfg {
@@ -28,7 +28,7 @@ struct Cfg {
 /// Linear in the size of the body. An empty body has no blocks. Pure; any thread.
 [[nodiscard]] Cfg build_cfg(const Function& function);
 
-/// Immediate dominators: by block, kNoIndex for the entry and for what cannot be reached.
+/// Immediate dominators: by block, kNoIndex for the entry and for blocks that cannot be reached.
 /// Source: Cooper, Harvey, Kennedy, "A Simple, Fast Dominance Algorithm" (2001).
 [[nodiscard]] std::vector<std::uint32_t> immediate_dominators(const Cfg& cfg);
 

@@ -73,7 +73,7 @@ enum class OperandKind : std::uint8_t {
   kFunction,        // index into Module::functions
   kLabel,           // index into Function::labels
   kSink,            // _
-  kAddress,         // [base + value]; base says what index is
+  kAddress,         // [base + value]; base tells the kind of index
   kVector,          // {a, b, ...}: `count` operands from `index` in Function::operands
   kPair,            // a|b: likewise, two
   kList,            // (a, b, ...): of a call, likewise
@@ -114,8 +114,8 @@ struct Instruction {
   [[nodiscard]] std::string_view roles() const;
 };
 
-/// A place in the source, for messages and for rewriters that copy what they do not touch. Lines
-/// and columns count from 1.
+/// A place in the source, for messages and for rewriters that copy the rest of the text. Lines and
+/// columns count from 1.
 struct Place {
   std::uint32_t line{0};
   std::uint32_t column{0};

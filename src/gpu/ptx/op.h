@@ -9,7 +9,7 @@ namespace kansoku::gpu::ptx {
 
 // The result of clang-format is not stable for these macros.
 // clang-format off
-/// Base opcodes that this toolchain understands: name, and what each operand is, in order:
+/// Base opcodes that this toolchain understands: name, and the role of each operand, in order:
 ///   d  destination              D  destination, maybe a pair `d|p`
 ///   s  source                   m  address of memory
 ///   l  label                    c  list of call operands or the called function

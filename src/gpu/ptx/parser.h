@@ -14,10 +14,10 @@ inline constexpr std::size_t kInitialBytesMax = std::size_t{64} << 20;  // of on
 
 /// PTX text (ISA 7.0 to 9.0, as clang and nvcc write it) as IR. Opcodes and directives that are not
 /// known are kept with their text (Op::kUnknown, RawDirective); names that nobody declared,
-/// malformed numbers and statements are kCorrupt, what is PTX but not supported is kUnsupported,
-/// each with line and column; texts and initialisers beyond the limits above are kLimit. Does not
-/// check that operands fit their opcode: verify() does. Time and memory grow linearly with the
-/// text. Pure; any thread.
+/// malformed numbers and statements are kCorrupt, PTX that is not supported is kUnsupported, each
+/// with line and column; texts and initialisers beyond the limits above are kLimit. Does not check
+/// that operands fit their opcode: verify() does. Time and memory grow linearly with the text.
+/// Pure; any thread.
 [[nodiscard]] Result<Module> parse_module(std::string_view untrusted);
 
 }  // namespace kansoku::gpu::ptx

@@ -36,7 +36,7 @@ namespace kansoku::gpu::ptx {
   X(kF32, "f32", 32)                                                                              \
   X(kF64, "f64", 64)
 
-/// Every other word, by what it says: space, rounding, comparison, and so on.
+/// Every other word, by its meaning: space, rounding, comparison, and so on.
 #define KANSOKU_PTX_WORDS(X)                                                                      \
   X(kGlobal, "global") X(kShared, "shared") X(kLocal, "local") X(kParam, "param")                 \
   X(kConst, "const") X(kSharedCta, "shared::cta") X(kSharedCluster, "shared::cluster")            \

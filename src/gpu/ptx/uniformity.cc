@@ -61,7 +61,7 @@ Uniformity of_result(const Function& function, const Instruction& instruction) {
     case Op::kActivemask:
     case Op::kRedux:
     case Op::kBar:
-    case Op::kBarrier:  // what it counts depends on which threads of its block are left
+    case Op::kBarrier:  // its count depends on the threads of its block that are left
       return Uniformity::kWarp;
     case Op::kShfl:
     case Op::kMatch:

@@ -16,11 +16,11 @@ struct Diagnostic {
 
 inline constexpr std::size_t kDiagnosticsMax = 100;
 
-/// Checks what parsing does not: number and kind of operands, widths of registers against the types
-/// of the opcode, branch targets, calls against the functions they name, initialisers against
-/// variables and functions. Instructions of Op::kUnknown are not looked into. At most
-/// kDiagnosticsMax; empty: the module is sound. Also used between passes: a module that a pass has
-/// changed must stay sound. Pure; any thread.
+/// Checks properties that parsing does not: number and kind of operands, widths of registers
+/// against the types of the opcode, branch targets, calls against the functions they name,
+/// initialisers against variables and functions. Instructions of Op::kUnknown are not looked into.
+/// At most kDiagnosticsMax; empty: the module is sound. Also used between passes: a module that a
+/// pass has changed must stay sound. Pure; any thread.
 [[nodiscard]] std::vector<Diagnostic> verify(const Module& module);
 
 }  // namespace kansoku::gpu::ptx

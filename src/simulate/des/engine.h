@@ -172,7 +172,7 @@ class Process::promise_type {
   friend class Wait;
   Environment& env_;
   ProcessId id_{};
-  Wait* pending_{nullptr};  // what it waits for; null while it runs
+  Wait* pending_{nullptr};  // its present wait; null while it runs
   bool interrupting_{false};
   bool interrupt_next_{false};  // preempted while it ran: its next wait ends at once
 };
@@ -312,13 +312,13 @@ class Environment final {
 
   /// Runs until nothing is left to happen, or stop().
   void run() { run_until(Nanos::max()); }
-  /// Runs what happens before `until`, then sets the clock to it (unless it is Nanos::max(), or
+  /// Runs the events before `until`, then sets the clock to it (unless it is Nanos::max(), or
   /// stop() was called: then the clock stays at the last event).
   void run_until(Nanos until);
   /// Makes run() return after the present event. The next run() goes on.
   void stop() { stopping_ = true; }
 
-  /// Events that have happened; what was granted at once is none.
+  /// Events that have happened; a grant at once is none.
   [[nodiscard]] std::uint64_t event_count() const { return events_; }
   [[nodiscard]] std::size_t process_count() const { return process_count_; }
   [[nodiscard]] bool closing() const { return closing_; }
@@ -401,7 +401,7 @@ class Environment final {
   std::uint32_t free_process_{UINT32_MAX};
 };
 
-// ---- what has to be inline for speed ----
+// ---- functions that have to be inline for speed ----
 
 template <class... Args>
 inline void* Process::promise_type::operator new(std::size_t bytes, Environment& env, Args&&...) {

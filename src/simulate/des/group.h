@@ -36,7 +36,7 @@ struct First {
 
 /// Waits until one of several waits is done; the others are cancelled (a request leaves its queue).
 /// The waits outlive the group: name them, then `co_await any_of(env, request, patience)`, then
-/// `request.take()` what was won.
+/// `request.take()` the grant.
 template <class... Waits>
 class AnyOf final : public Awaitable<AnyOf<Waits...>> {
  public:
@@ -78,7 +78,7 @@ class AnyOf final : public Awaitable<AnyOf<Waits...>> {
 };
 
 /// Waits until all of several waits are done; `co_await` gives a Wake. If it is interrupted, those
-/// that are not done are cancelled and the others keep what they were granted.
+/// that are not done are cancelled and the others keep their grants.
 template <class... Waits>
 class AllOf final : public Awaitable<AllOf<Waits...>> {
  public:

@@ -11,7 +11,7 @@
 namespace kansoku::simulate::des {
 
 /// An implicit 4-ary heap in one vector, least entry first. `Entry` has operator<, a strict order
-/// without equal entries, so that what comes out does not depend on the heap's shape.
+/// without equal entries, so that the order of removal does not depend on the heap's shape.
 /// `Moved::moved(entry, position)` is told each new place of an entry: with it the owner can erase
 /// from the middle. Not shared between threads.
 template <class Entry, class Moved>
@@ -48,7 +48,7 @@ class Heap4 {
     const Entry last = entries_.back();
     entries_.pop_back();
     if (position == entries_.size()) return;
-    // An open root still shows what was taken, which is less than all: nothing rises above it.
+    // An open root still shows the taken entry, which is less than all: nothing rises above it.
     if (position > 0 && last < entries_[(position - 1) / 4]) return rise(position, last);
     sink(position, last);
   }

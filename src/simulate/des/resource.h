@@ -79,8 +79,8 @@ class ResourceBase {
 };
 
 /// Units of a resource that are held; given back when it goes out of scope, or by release().
-/// Move-only. False if nothing is held: the request was interrupted, it was released, or what was
-/// held was taken away by a preemption.
+/// Move-only. False if nothing is held: the request was interrupted, it was released, or a
+/// preemption took the units away.
 class [[nodiscard]] Held {
  public:
   Held() = default;
@@ -283,7 +283,7 @@ class PreemptiveResource::Request final : public Awaitable<PreemptiveResource::R
   PreemptiveResource& resource_;
   std::int64_t priority_;
   std::int64_t units_;
-  std::uint64_t ticket_{0};  // of the latest await: the order of arrival, and what was granted
+  std::uint64_t ticket_{0};  // of the latest await: the order of arrival, and the grant
   ProcessId process_;
   bool granted_{false}, queued_{false};
 };

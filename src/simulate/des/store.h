@@ -123,7 +123,7 @@ class Store<T>::Put final : public Awaitable<typename Store<T>::Put> {
   void cancel() override {
     this->env_->withdraw(*this);
     if (state_ == State::kQueued) store_.putting_.erase(*this);
-    state_ = State::kDone;  // what lies on the shelf already stays there
+    state_ = State::kDone;  // items on the shelf already stay there
   }
   [[nodiscard]] Wake result() const { return this->wake_; }
 

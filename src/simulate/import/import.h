@@ -67,9 +67,9 @@ struct AssetColumns {
                                                         const ImportOptions& options = {});
 
 /// The text of a workload in a format that import_workload reads back to the same table (as far as
-/// the format has columns for it). kUnsupported, naming the job, for what the format cannot hold:
-/// kWfFormat with several graphs, unknown durations in kPhilly and kAlibabaBatch, edges between
-/// tasks without names of their own in kPlain, times beyond 133 years or before the epoch.
+/// the format has columns for it). kUnsupported, naming the job, for values that the format cannot
+/// hold: kWfFormat with several graphs, unknown durations in kPhilly and kAlibabaBatch, edges
+/// between tasks without names of their own in kPlain, times beyond 133 years or before the epoch.
 [[nodiscard]] Result<std::string> export_workload(Format format, const Workload& workload);
 
 }  // namespace kansoku::simulate::import

@@ -8,7 +8,7 @@
 namespace kansoku::simulate::import {
 
 /// All that a workload says, line by line, with names instead of indices: equal texts mean equal
-/// tables. Without `with_graphs`, what is known of the graphs as such is left out.
+/// tables. Without `with_graphs`, facts about the graphs as such are left out.
 [[nodiscard]] std::string text_of(const Workload& workload, bool with_graphs = true);
 
 }  // namespace kansoku::simulate::import

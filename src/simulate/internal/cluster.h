@@ -146,7 +146,7 @@ class Cluster {
   Breaches& breaches_;
   std::uint64_t seed_;
   std::int64_t capacity_{0};
-  bool tracks_running_{false};  // backfilling, preemption and failures look at what runs
+  bool tracks_running_{false};  // backfilling, preemption and failures look at running tasks
   placement::NodePool pool_;
   std::unique_ptr<placement::Policy> placement_;
   RandomStream random_;

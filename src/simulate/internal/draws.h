@@ -10,9 +10,9 @@
 
 namespace kansoku::simulate {
 
-// The sources of randomness of one replication, by name: what a pipeline run draws depends on
+// The sources of randomness of one replication, by name: the draws of a pipeline run depend on
 // (seed, replication, pipeline, task, number of the run) alone, so all policies see the same, and a
-// synthetic trace holds what a simulation would have drawn.
+// synthetic trace holds the draws of a simulation.
 
 [[nodiscard]] inline std::uint64_t replication_seed(const Experiment& experiment, int index) {
   return experiment.seed * 0x9e3779b97f4a7c15ULL + static_cast<std::uint64_t>(index);

@@ -18,7 +18,7 @@ class Drift {
   /// `random` draws the jumps of kSudden up to `horizon_s`.
   Drift(const DriftSpec& spec, double horizon_s, RandomStream random);
 
-  /// When it jumps, by time; empty for what drifts smoothly.
+  /// When it jumps, by time; empty for smooth drift.
   [[nodiscard]] const std::vector<double>& jump_times() const { return jump_times_; }
   /// Loss at `now_s` of a model trained on data of `trained_s` <= now_s; >= 0.
   [[nodiscard]] double loss(double trained_s, double now_s) const;

@@ -26,7 +26,7 @@ struct PipelineRun {
   std::uint32_t number{0};
   std::uint32_t pipeline{0};
   std::uint32_t tasks_left{0};
-  bool stopped{false};  // failed or refused: what is left is not executed
+  bool stopped{false};  // failed or refused: the rest is not executed
   TaskEnd end{TaskEnd::kDone};
   Nanos arrived{0};
   double asset_bytes{0};

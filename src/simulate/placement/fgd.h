@@ -15,7 +15,7 @@ namespace kansoku::simulate::placement {
 /// Source: Weng et al., USENIX ATC 2023, as its public simulator (hkust-adsl) computes it.
 class Fgd final : public ScoredPolicy {
  public:
-  /// `typical` is what F weighs (fragmentation() in policy.h says how); copied.
+  /// F weighs `typical` (fragmentation() in policy.h says how); copied.
   explicit Fgd(std::span<const TypicalPod> typical);
   [[nodiscard]] int score(const Request& request, const Node& node,
                           const NodePool& pool) const override;

@@ -11,7 +11,7 @@
 namespace kansoku::simulate::placement {
 
 /// The experiment of openb: pods arrive one after the other in random order until they ask for
-/// more GPUs than there are, none leaves, and what does not fit is dropped.
+/// more GPUs than there are, none leaves, and pods that do not fit are dropped.
 /// Source: Weng et al., USENIX ATC 2023, as its public simulator (hkust-adsl) runs it.
 struct NamedRequest {
   std::string name;
@@ -51,7 +51,7 @@ struct InflationOptions {
   bool with_frag{true};   // fill frag and frag_ratio
 };
 
-/// Runs a plan. `policy` must be fresh; `typical` is what fragmentation is measured with.
+/// Runs a plan. `policy` must be fresh; fragmentation is measured with `typical`.
 [[nodiscard]] InflationCurves run_inflation(std::span<const NamedRequest> requests,
                                             std::span<const Node> nodes, const InflationPlan& plan,
                                             Policy& policy, std::span<const TypicalPod> typical,

@@ -14,7 +14,7 @@
 namespace kansoku::simulate::placement {
 
 /// Chooses a node and its GPUs for one request. One object a cluster; it may keep scores between
-/// calls (Node::version says what changed). Not shared between threads. A new policy = one header
+/// calls (Node::version tells changed nodes). Not shared between threads. A new policy = one header
 /// with its class, one line in policy.cc, one hand-worked test.
 class Policy {
  public:
@@ -28,7 +28,7 @@ class Policy {
                                                      RandomStream& random) = 0;
 };
 
-/// A shape of request and its share among those of a workload: what FGD weighs.
+/// A shape of request and its share among those of a workload: FGD weighs it.
 struct TypicalPod {
   Request request;
   double share{0};

@@ -37,8 +37,7 @@ struct Placed {
   std::uint32_t gpus{0};  // bit i: GPU i
 };
 
-/// A node's capacity and what is left of it. All after `gpu_model` .. `memory_mib` is kept by the
-/// pool.
+/// A node's capacity and the rest of it. All after `gpu_model` .. `memory_mib` is kept by the pool.
 struct Node {
   std::string name;
   std::uint32_t gpu_model{0};  // index of the model, for Request::gpu_types
@@ -77,7 +76,7 @@ class NodePool {
   void set_up(std::uint32_t node, bool up);
 
   /// Changes so far, of any node; change number k (from 1) was of the node `changed_node(k)`, known
-  /// for the latest kJournal of them. So a cache repairs what is stale without asking every node.
+  /// for the latest kJournal of them. So a cache repairs stale entries without asking every node.
   [[nodiscard]] std::uint64_t change_count() const { return change_count_; }
   [[nodiscard]] std::uint32_t changed_node(std::uint64_t number) const;
 

@@ -29,7 +29,7 @@ TEST(NodePool, TakesAndGivesBack) {
   EXPECT_FALSE(pool.fits(share_for_test(5'001, 600), 0));
   pool.set_up(0, false);
   EXPECT_FALSE(pool.fits(share_for_test(1, 1), 0));
-  pool.give_back(two, {0, 0b101});  // what ran on a failed node ends
+  pool.give_back(two, {0, 0b101});  // work on a failed node ends
   pool.give_back(share, {0, 0b010});
   pool.set_up(0, true);
   EXPECT_EQ(node.gpus_idle, 3);

@@ -41,12 +41,12 @@ class Backfill final : public Policy {
   }
 
  private:
-  /// When the first request can start, and what is left over then.
+  /// When the first request can start, and the units left over then.
   class Reservation final : public View::EndVisitor {
    public:
     Reservation(std::int64_t wanted, std::int64_t free) : wanted_(wanted), free_(free) {}
     bool ends(Nanos when, std::int64_t units) override {
-      if (free_ >= wanted_ && when > at) return false;  // what ends at the same time counts too
+      if (free_ >= wanted_ && when > at) return false;  // all that end at the same time count
       free_ += units;
       if (free_ >= wanted_) {
         at = when;

@@ -36,9 +36,9 @@ class View {
   /// True if the request can start at this moment: resources, quota and placement.
   [[nodiscard]] virtual bool fits(const Waiting& waiting) = 0;
   [[nodiscard]] virtual std::int64_t units_free() const = 0;
-  /// Units held by the group, each weighted by the time it was held: what fair share divides.
+  /// Units held by the group, each weighted by the time it was held: fair share divides this.
   [[nodiscard]] virtual double usage(std::uint32_t group) const = 0;
-  /// Calls `visit(expected end, units)` for what runs, by rising expected end.
+  /// Calls `visit(expected end, units)` for running tasks, by rising expected end.
   class EndVisitor {
    public:
     virtual ~EndVisitor() = default;
@@ -48,9 +48,9 @@ class View {
   virtual void visit_ends(EndVisitor& visitor) const = 0;
 };
 
-/// The order in which requests start. One object a queue; holds copies of what waits. Ties go to
-/// the smaller ticket. Not shared between threads. A new policy = one header with its class, one
-/// line in policy.cc, one hand-worked test.
+/// The order in which requests start. One object a queue; holds copies of the waiting requests.
+/// Ties go to the smaller ticket. Not shared between threads. A new policy = one header with its
+/// class, one line in policy.cc, one hand-worked test.
 class Policy {
  public:
   Policy() = default;

@@ -64,7 +64,7 @@ struct ArrivalModel {
   std::vector<double> rates;                   // arrivals (sessions) per hour, 168
   std::vector<stats::Distribution> hour_gaps;  // seconds, 168; kHourOfWeekRenewal
   double gap_cap_s{12 * 3600.0};               // kHourOfWeekRenewal
-  double session_gap_s{0};                     // kSessions: what cuts a session
+  double session_gap_s{0};                     // kSessions: gap that cuts a session
   std::vector<Session> sessions;               // kSessions
   std::vector<Job> jobs;               // kSessions (by session), kDayBlocks, kReplay (by time)
   std::vector<std::string> groups;     // names of Job::group

@@ -22,8 +22,8 @@ struct GangReplay {
 };
 
 /// One queue in front of `gpus` >= 1 equal GPUs, strictly first come first served, each job
-/// starting with all its GPUs at once. A copy goes on from the same state: what would have come
-/// next can be tried on it. Not shared between threads.
+/// starting with all its GPUs at once. A copy goes on from the same state: possible next jobs can
+/// be tried on it. Not shared between threads.
 class GangQueue {
  public:
   /// Durations longer than `duration_cap` (> 0) are cut.

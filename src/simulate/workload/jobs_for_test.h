@@ -9,8 +9,8 @@
 
 namespace kansoku::simulate {
 
-/// Made-up jobs of `weeks` weeks from a Monday 00:00 that have what real ones have: bursts of one
-/// group with like durations and equal GPUs, more of them by day than by night.
+/// Made-up jobs of `weeks` weeks from a Monday 00:00 with the properties of real ones: bursts of
+/// one group with like durations and equal GPUs, more of them by day than by night.
 [[nodiscard]] Workload bursty_workload(int weeks, std::uint64_t seed);
 
 /// Jobs that a stream gives before `span`; jobs without a recorded one have only their time.

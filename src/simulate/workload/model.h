@@ -16,8 +16,8 @@
 
 namespace kansoku::simulate {
 
-/// Everything that `simulate fit` learns from one workload: how long jobs take, what they ask for,
-/// how they arrive. `simulate synth` and experiments draw from it.
+/// Everything that `simulate fit` learns from one workload: durations, requests and arrivals of
+/// jobs. `simulate synth` and experiments draw from it.
 struct WorkloadModel {
   std::string source;
   stats::Distribution duration;              // seconds: the chosen family, cut at the longest
@@ -40,8 +40,8 @@ struct WorkloadFit {
   WorkloadModel model;
   /// Schema kansoku.workload_fit/1: families with AIC, KS on all and on held-out values of a random
   /// and of a temporal split; Q-Q points; the tally of families over the hours of week; arrival
-  /// statistics of the source and of one synthetic stream of the same length, with what is kept and
-  /// lost (within 25 % or not); share of censored durations.
+  /// statistics of the source and of one synthetic stream of the same length, with properties kept
+  /// and lost (within 25 % or not); share of censored durations.
   Json report;
 };
 

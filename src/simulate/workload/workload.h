@@ -85,7 +85,7 @@ struct Workload {
 /// which only `intern` may change from then on. Not shared between threads.
 class InternLookup {
  public:
-  /// Knows what stands in `table` already; of equal texts the first counts.
+  /// Knows the texts of `table` already; of equal texts the first counts.
   explicit InternLookup(const std::vector<std::string>& table);
 
   /// The index of `text` in the table, if it is there.

@@ -20,7 +20,7 @@ struct CopyRequest {
 
 /// CUDA_SUCCESS if a copy may read or write there.
 CUresult check_side(std::uint64_t address, std::size_t bytes, Side side);
-/// A line of bytes. In the stream; waits for what goes to pageable memory, and unless `is_async`.
+/// A line of bytes. In the stream; waits if it goes to pageable memory, and unless `is_async`.
 CUresult copy_line(const CopyRequest& request);
 /// The same for a box. Without bytes both do nothing.
 CUresult copy_box(const CUDA_MEMCPY3D& shape, CUstream handle, bool is_per_thread, bool is_async);

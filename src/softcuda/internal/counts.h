@@ -47,7 +47,7 @@ class Counts {
   void add(Done what, std::uint64_t bytes);
   void add_kernel(std::string_view name);
   /// One line each, words divided by blanks: "call NAME CALLS SUCCESSES", "did WHAT COUNT BYTES",
-  /// "kernel NAME COUNT"; only what happened, in the order of the functions and of the names.
+  /// "kernel NAME COUNT"; only those that happened, in the order of the functions and of the names.
   [[nodiscard]] std::string text(const char* const* names) const;
 
  private:

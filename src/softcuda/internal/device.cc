@@ -452,7 +452,7 @@ std::optional<OperationLog::Which> which_of(const Operation& operation, const Co
 
 /// In virtual time the row is filled in once its first and last part have their places.
 void note_places(OperationLog& log, std::size_t row, std::size_t first, Course& course) {
-  if (course.parts.size() == first) course.add(Part{});  // what takes no time has a place, too
+  if (course.parts.size() == first) course.add(Part{});  // work without time has a place, too
   for (const std::size_t part : {first, course.parts.size() - 1})
     course.parts[part].placed = [&log, row](const Span& span) { log.placed(row, span); };
 }

@@ -15,7 +15,7 @@ struct EntryRow {
 extern const EntryRow kEntryRows[];  // forms of one name one after the other, older ones first
 extern const unsigned long kEntryRowCount;
 
-/// Exported names of what is implemented, in the order of the stubs' numbers.
+/// Exported names of the implemented functions, in the order of the stubs' numbers.
 extern const char* const kCodeNames[];
 extern const unsigned long kCodeNameCount;
 

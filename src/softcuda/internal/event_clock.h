@@ -12,11 +12,11 @@ namespace kansoku::softcuda {
 /// How the device's clock differs from the host's.
 struct ClockSkew {
   std::int64_t offset_ns{0};
-  std::int64_t drift_ppb{0};  // what it gains in a second, in nanoseconds
+  std::int64_t drift_ppb{0};  // gain in a second, in nanoseconds
 };
 
 /// "offset_us=250,drift_ppm=50", either part or both: at most a day, and 1000 ppm, to each side.
-/// kCorrupt names what is wrong.
+/// kCorrupt names the mistake.
 [[nodiscard]] Result<ClockSkew> clock_skew_from(std::string_view setting);
 
 /// The device's clock: the host's with an offset and a drift, counted from the host's 0, so that

@@ -14,7 +14,7 @@
 
 namespace kansoku::softcuda {
 
-// Faults on demand, for tests of what watches a device: $KANSOKU_SOFTGPU_FAULT.
+// Faults on demand, for tests of programs that watch a device: $KANSOKU_SOFTGPU_FAULT.
 
 inline constexpr char kFaultVariable[] = "KANSOKU_SOFTGPU_FAULT";
 
@@ -35,11 +35,11 @@ struct FaultRule {
 };
 
 /// Rules of a setting, divided by semicolons: WHERE:WHEN:WHAT. `is_function` knows the names of
-/// functions. kCorrupt names the rule and what is wrong with it.
+/// functions. kCorrupt names the rule and its mistake.
 [[nodiscard]] Result<std::vector<FaultRule>> faults_from(
     std::string_view setting, const std::function<bool(std::string_view)>& is_function);
 
-/// Rules and how often what they wait for has happened. Any thread.
+/// Rules, with counts of the events that they wait for. Any thread.
 class Faults {
  public:
   explicit Faults(std::vector<FaultRule> rules);

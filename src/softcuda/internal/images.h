@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Images and what is in them, for modules and libraries.
+// Images and their contents, for modules and libraries.
 
 #include <cstddef>
 #include <cstdint>
@@ -19,7 +19,7 @@ struct Image {
   const void* data{nullptr};
   std::size_t bytes{SIZE_MAX};
 };
-/// PTX text of an image (PTX text, fatbin or its wrapper); `log` gets what a JIT log would.
+/// PTX text of an image (PTX text, fatbin or its wrapper); `log` gets the text of a JIT log.
 [[nodiscard]] CUresult text_of(const Image& image, std::string& text, std::string& log);
 /// Names of the kernels of a PTX text, as its module will number them.
 /// The status for a kernel that is not there, or that cannot run, which is logged with its reason.

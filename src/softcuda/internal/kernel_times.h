@@ -16,8 +16,8 @@ namespace kansoku::softcuda {
 /// Any thread.
 class KernelTimes {
  public:
-  /// Times are told in milliseconds with so many decimals: what lasts long on a processor is short
-  /// on a GPU.
+  /// Times are told in milliseconds with so many decimals: a kernel that lasts long on a processor
+  /// is short on a GPU.
   explicit KernelTimes(int decimals) : decimals_(decimals) {}
   void add(std::string_view kernel, Nanos elapsed);
 

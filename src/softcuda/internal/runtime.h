@@ -231,7 +231,7 @@ struct Copy {
   std::size_t width{0}, height{1}, depth{1};
   std::size_t from_pitch{0}, to_pitch{0};          // bytes from line to line
   std::size_t from_slice{0}, to_slice{0};          // bytes from slice to slice
-  std::shared_ptr<std::vector<std::byte>> staged;  // what `from` points into, if it was copied
+  std::shared_ptr<std::vector<std::byte>> staged;  // owner of `from`, if it was copied
   bool is_to_device{false}, is_to_host{false};
   CUDA_MEMCPY3D shape{};  // as given, for graphs
 };
@@ -255,7 +255,7 @@ struct EventRecord {
   CUevent handle{nullptr};
 };
 struct EventWait {
-  std::shared_ptr<Record> record;  // of a graph: what the event was when the graph was launched
+  std::shared_ptr<Record> record;  // of a graph: the event's record at the launch of the graph
   std::shared_ptr<struct Event> event;
   CUevent handle{nullptr};
 };
@@ -276,14 +276,14 @@ struct ChildGraph {
 using Operation = std::variant<Nothing, KernelLaunch, Copy, Fill, HostCall, StreamCallback,
                                EventRecord, EventWait, FreeMemory, ValueOperation, ChildGraph>;
 
-/// An operation while it runs: what it will have done in virtual time.
+/// An operation while it runs: its course in virtual time.
 struct Course {
   std::shared_ptr<Moment> moment;  // null: the clock is the host's, and nobody asks for parts
   std::vector<Part> parts;
-  std::vector<std::uint32_t> after;  // what the next part comes behind
+  std::vector<std::uint32_t> after;  // parts that the next part comes behind
   bool is_in_graph{false};
   std::uint64_t next_launch{0};  // number of the next kernel
-  std::uint64_t extra_ns{0};     // what the next part takes on top, by a fault on demand
+  std::uint64_t extra_ns{0};     // added to the next part, by a fault on demand
   // For the log of operations: where it stands, and whether it is a node of a graph.
   std::uint64_t stream{0}, number{0};
   bool is_node{false};
@@ -390,7 +390,7 @@ struct Capture {
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
   ~Capture() { end(); }
-  /// Once; what it recorded can be changed again.
+  /// Once; the graph that it recorded can be changed again.
   void end() {
     if (!is_over.exchange(true) && graph != nullptr) --graph->captures;
   }
@@ -405,9 +405,9 @@ class Stream : public std::enable_shared_from_this<Stream> {
   enum class Kind : std::uint8_t { kLegacy, kBlocking, kNonBlocking };
   Stream(std::shared_ptr<Context> context, Kind kind, int priority);
 
-  /// Puts work behind what is there, and behind `after`; gives where it stands.
+  /// Puts work behind the present work, and behind `after`; gives where it stands.
   Point submit(Operation operation, std::vector<Point> after);
-  /// An event behind what is there. It takes no turn of its own and wakes nobody: it is reached
+  /// An event behind the present work. It takes no turn of its own and wakes nobody: it is reached
   /// with the last work, at once if that is done. Only where the clock is the host's.
   Point record(const std::shared_ptr<Record>& record);
   /// Point of the last work.
@@ -476,7 +476,7 @@ struct Context : std::enable_shared_from_this<Context> {
   std::vector<Device*> peers;             // guarded by settings_mutex
   int cache_config{0}, shared_config{0};  // guarded by settings_mutex
 
-  /// The stream behind a handle (0, 1, 2 and what cuStreamCreate gave); null if there is none.
+  /// The stream behind a handle (0, 1, 2 and handles of cuStreamCreate); null if there is none.
   [[nodiscard]] std::shared_ptr<Stream> find_stream(CUstream handle, bool is_per_thread);
   std::shared_ptr<Stream> make_stream(Stream::Kind kind, int priority);
   /// Submits to the stream, in the order that default streams ask for, or adds to its capture.
@@ -486,9 +486,10 @@ struct Context : std::enable_shared_from_this<Context> {
   CUresult synchronize();
   /// Waits for all streams; gives the context's error.
   CUresult wait_for_all();
-  /// True if the stream captures; what is captured is of no use any more.
+  /// True if the stream captures; the captured graph is of no use any more.
   bool invalidate_capture(Stream& stream);
-  /// Adds what the default streams make work of the stream wait for. order_mutex is held.
+  /// Adds the points that the default streams make work of the stream wait for. order_mutex is
+  /// held.
   CUresult add_order(const Stream& stream, std::vector<Point>& after) const;
   void forget_dead_streams();  // order_mutex is held
   /// Capture of a blocking stream; null if none captures. order_mutex is held.
@@ -531,7 +532,7 @@ class Device {
   [[nodiscard]] std::string name() const;
   [[nodiscard]] double speed() const;
   void note_memory();
-  /// Waits as long as a slower device would have taken for what took `spent`.
+  /// Waits as long as a slower device would have taken for an operation that took `spent`.
   void slow_down(Nanos spent, const std::atomic<bool>& cancel) const;
 };
 
@@ -550,7 +551,7 @@ struct Physical {
 
 struct Link {
   std::weak_ptr<Context> context;
-  std::string text;  // what the inputs amount to
+  std::string text;  // the inputs, joined
   bool is_complete{false};
 };
 
@@ -570,7 +571,7 @@ struct Allocation {
 /// the very end.
 struct Runtime {
   sys::RealClock clock;  // the boot clock, as a recording has it: their times can be compared
-  EventClock event_clock{clock};  // what events and kernels read: the same unless it is set apart
+  EventClock event_clock{clock};  // clock of events and kernels: the same unless it is set apart
   TimeModel model;
   std::unique_ptr<Timeline> timeline;  // null: the clock is the host's
   std::vector<std::unique_ptr<Device>> devices;
@@ -616,9 +617,9 @@ struct Runtime {
   [[nodiscard]] bool may_touch(std::uint64_t address, std::size_t bytes) const;
   /// The allocation that holds the address; false if there is none.
   [[nodiscard]] bool find_allocation(CUdeviceptr address, Allocation& allocation);
-  /// Frees what has been taken out of the list.
+  /// Frees an allocation that has been taken out of the list.
   void give_back(CUdeviceptr pointer, const Allocation& allocation);
-  /// Frees what the context allocated.
+  /// Frees the context's allocations.
   void free_all_of(const Context& context);
 };
 

@@ -133,7 +133,7 @@ void Stream::run() {
       std::unique_lock lock(mutex_);
       came_.wait(lock, [this] { return !work_.empty() || is_closed_; });
       if (work_.empty()) {
-        has_thread_ = false;  // who was late still gets one
+        has_thread_ = false;  // late work still gets one
         return;
       }
       work = std::move(work_.front());
@@ -158,7 +158,7 @@ void Stream::run() {
       context_->error.compare_exchange_strong(expected, status);
     }
     if (work.moment != nullptr) runtime()->timeline->finish(work.moment, std::move(course.parts));
-    work.operation = Nothing{};  // what it holds goes before others see it done
+    work.operation = Nothing{};  // its objects go before others see it done
     finish(work.number);
   }
 }

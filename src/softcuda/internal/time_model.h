@@ -12,7 +12,7 @@ namespace kansoku::softcuda {
 /// Meaning of the device's times.
 enum class ClockKind : std::uint8_t {
   kWall,   // the host's boot clock: how long the interpreter took
-  kModel,  // virtual time: what the model says that a GPU would take
+  kModel,  // virtual time: a GPU's time by the model
 };
 /// "wall", "model". kCorrupt names the setting and its values.
 [[nodiscard]] Result<ClockKind> clock_kind_from(std::string_view text);
@@ -29,8 +29,8 @@ struct TimeModel {
 
 /// How long a kernel occupies the device: as long as its slowest multiprocessor computes, or as
 /// long as its sectors are on the way, whichever is longer. A multiprocessor computes as long as
-/// the sum of what its instructions occupy, and not shorter than its blocks' slowest warps, of
-/// which `resident_blocks` wait at once.
+/// the sum of its instructions' cycles, and not shorter than its blocks' slowest warps, of which
+/// `resident_blocks` wait at once.
 [[nodiscard]] std::uint64_t kernel_ns(const TimeModel& model, const gpu::exec::LaunchCounts& counts,
                                       std::uint32_t resident_blocks);
 /// Nanoseconds for so many bytes at so many GB/s, rounded up.

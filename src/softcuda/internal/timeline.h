@@ -44,7 +44,7 @@ struct Part {
   std::uint64_t ns{0};
   std::vector<std::uint32_t> after;  // earlier parts of the operation; it begins with it if empty
   std::shared_ptr<Moment> outside;   // null, or another operation that it waits for
-  std::shared_ptr<std::atomic<std::uint64_t>> stamp;  // null, or what gets its end
+  std::shared_ptr<std::atomic<std::uint64_t>> stamp;  // null, or receives its end
   std::function<void(const Span&)> placed;  // empty, or told when it is known; locks are held
 };
 
@@ -102,7 +102,7 @@ class Timeline {
   [[nodiscard]] static std::uint64_t begin_of(const Moment& moment);
   void settle(Moment& moment);
   void settle_in_order();
-  /// Until `is_done`, or patience is over: then leaves out what came before the moment.
+  /// Until `is_done`, or patience is over: then leaves out all work before the moment.
   void wait(std::unique_lock<std::mutex>& lock, const Moment& moment,
             const std::function<bool()>& is_done);
 

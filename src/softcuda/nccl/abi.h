@@ -48,7 +48,7 @@ struct ncclUniqueId {
   char internal[128];
 };
 
-/// The head of a communicator's configuration; what follows differs between versions and asks for
+/// The head of a communicator's configuration; the rest differs between versions and asks for
 /// nothing that the stand-in could do.
 struct ncclConfig_t {
   std::size_t size;

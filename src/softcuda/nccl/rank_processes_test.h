@@ -14,7 +14,8 @@
 
 namespace kansoku::softcuda::nccl {
 
-/// The entries of libnccl.so.2, as a program sees them, and what of the driver tests need.
+/// The entries of libnccl.so.2, as a program sees them, and the entries of the driver that tests
+/// need.
 struct Nccl {
 // NOLINTBEGIN(bugprone-macro-parentheses): names and lists of parameters
 #define KANSOKU_NCCL_STATUS(name, parameters) ncclResult_t(*name) parameters{nullptr};

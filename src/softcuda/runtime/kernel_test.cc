@@ -183,7 +183,7 @@ TEST_F(KernelTest, ImagesComeAndGo) {
   __cudaRegisterFatBinaryEnd(handle);
   EXPECT_EQ(__cudaInitModule(handle), 1);
   ASSERT_NE(managed, nullptr);
-  EXPECT_EQ(*managed, 7U);  // what the image says; the host reads it
+  EXPECT_EQ(*managed, 7U);  // the image's value; the host reads it
   OK(launch_mine());
   OK(cudaSetDevice(1));
   EXPECT_CUDA(cudaErrorNotSupported, launch_mine());  // its memory is the first device's

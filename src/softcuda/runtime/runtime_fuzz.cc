@@ -235,7 +235,7 @@ void prepare() {
   int count = 0;
   if (cudaGetDeviceCount(&count) != cudaSuccess || count != 2) std::abort();
   std::error_code error;
-  std::filesystem::remove_all(folder, error);  // what is mapped stays
+  std::filesystem::remove_all(folder, error);  // mapped files stay
 }
 
 void clean_up(Session& s) {

@@ -88,7 +88,7 @@ inline constexpr std::uint32_t kThrottleAuto = 0, kThrottleIdle = 0x1, kThrottle
 /// Bytes of memory: $KANSOKU_SOFTGPU_MEMORY ("4G", "512M") [4G].
 [[nodiscard]] std::uint64_t memory_setting();
 /// Compute capability times ten: $KANSOKU_SOFTGPU_ARCH, sm_61 or sm_80 [sm_80]. Programs choose
-/// kernels by it, and fatbins an image; what the device executes is the same.
+/// kernels by it, and fatbins an image; the device executes the same.
 [[nodiscard]] int architecture_setting();
 
 }  // namespace kansoku::softcuda

@@ -14,7 +14,7 @@ namespace kansoku::stats::internal {
 /// Lower Cholesky factor of the symmetric `matrix` (d x d, row by row; only its lower triangle is
 /// read) into `factor` (d x d, upper triangle 0). False, with `factor` undefined, if the matrix is
 /// not positive definite to working precision: a pivot that is not finite or not above
-/// d * 2^-52 times its diagonal element, which is what rounding alone can leave of a zero.
+/// d * 2^-52 times its diagonal element, which rounding alone can leave of a zero.
 [[nodiscard]] bool cholesky(std::span<const double> matrix, std::size_t dimensions,
                             std::span<double> factor);
 

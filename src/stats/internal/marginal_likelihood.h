@@ -10,8 +10,9 @@ namespace kansoku::stats::internal {
 
 /// How well rows are explained by one Gaussian whose mean and covariance are unknown: the logarithm
 /// of their marginal likelihood under a normal-inverse-Wishart prior for features of variance about
-/// 1, without what is the same for all divisions of the rows into as many clusters. Rows of one
-/// mode gain when their clusters become one, rows of two lose, however near these are. Immutable.
+/// 1, without terms that are the same for all divisions of the rows into as many clusters. Rows of
+/// one mode gain when their clusters become one, rows of two lose, however near these are.
+/// Immutable.
 /// Source: textbook conjugate prior; as a merging criterion Heller and Ghahramani 2005.
 class MarginalLikelihood {
  public:

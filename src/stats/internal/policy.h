@@ -5,8 +5,8 @@
 
 namespace kansoku::stats::internal {
 
-/// Boost.Math without exceptions: what has no value is NaN or infinity. In double throughout, so
-/// that the result does not depend on the machine's long double.
+/// Boost.Math without exceptions: a result without a value is NaN or infinity. In double
+/// throughout, so that the result does not depend on the machine's long double.
 using Quiet = boost::math::policies::policy<
     boost::math::policies::domain_error<boost::math::policies::ignore_error>,
     boost::math::policies::pole_error<boost::math::policies::ignore_error>,

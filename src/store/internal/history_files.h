@@ -36,7 +36,7 @@ class HistoryFiles {
   /// Renames a damaged file and its log to the first free name of PATH.damaged, PATH.damaged2, ...
   [[nodiscard]] static Result<std::string> set_aside(const std::string& path);
   static void remove(const std::string& path);
-  /// kCorrupt if the file is not what was sealed, or ended kOpenMax runs that had it open. Without
+  /// kCorrupt if the file is not as it was sealed, or ended kOpenMax runs that had it open. Without
   /// a seal, or with DuckDB's log, it is DuckDB that finds out. Reads the whole file.
   [[nodiscard]] static Result<void> check(const std::string& path);
   /// Before a file is written: breaks its seal.

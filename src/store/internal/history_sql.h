@@ -25,13 +25,13 @@ inline constexpr std::string_view kIncidentsSql =
 /// A job's name as it is kept: printable, of at most 256 bytes. Names that differ beyond that are
 /// one.
 [[nodiscard]] std::string kept_job(std::string_view job);
-/// Any text, made printable, as an SQL literal: DuckDB refuses what is no UTF-8.
+/// Any text, made printable, as an SQL literal: DuckDB refuses bytes that are no UTF-8.
 [[nodiscard]] std::string sql_any(std::string_view text);
 [[nodiscard]] std::string insert_sql(const trace::IncidentRecord& one);
 /// The filter as a condition, its count aside.
 [[nodiscard]] std::string where_sql(const IncidentFilter& filter);
 
-/// A cell as a number; 0 for NULL and what is none.
+/// A cell as a number; 0 for NULL and for any other text.
 template <class Int>
 [[nodiscard]] Int integer(const std::optional<std::string>& cell) {
   return cell ? parse_int<Int>(*cell).value_or(Int{}) : Int{};

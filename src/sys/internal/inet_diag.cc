@@ -206,7 +206,7 @@ Result<void> dump_connections(int netlink, std::uint8_t family, std::size_t sock
   const Request request = make_request(family, NLM_F_DUMP);
   if (::send(netlink, &request, sizeof request, 0) != static_cast<ssize_t>(sizeof request))
     return errno_error(errno, "ask for", "TCP connections");
-  alignas(nlmsghdr) std::array<std::byte, 32768> buffer;  // what the kernel fills at most
+  alignas(nlmsghdr) std::array<std::byte, 32768> buffer;  // the most that the kernel fills
   while (true) {
     const ssize_t got = ::recv(netlink, buffer.data(), buffer.size(), 0);
     if (got < 0 && errno == EINTR) continue;

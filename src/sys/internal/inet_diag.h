@@ -28,7 +28,7 @@ struct DiagSocket {
   std::array<std::byte, 48> id{};  // addresses, ports and cookie, as the kernel wants them back
 };
 
-/// Takes over what the kernel says of a connection, in either way of asking.
+/// Takes over the kernel's figures of a connection, in either way of asking.
 void set_figures(DiagSocket& socket, const tcp_info& info);
 /// Says whose ends they are: as the kernel's answers do, from the addresses of a socket that we
 /// hold. False if they are no internet addresses.

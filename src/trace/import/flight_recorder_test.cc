@@ -155,7 +155,7 @@ TEST(FlightRecorder, MembersOfWrongTypesCountAsMissing) {
                                       {"pg_status", value},
                                       {"nccl_version", value}});
       ASSERT_TRUE(dump.has_value()) << key;
-      ASSERT_EQ(dump->entries.size(), 1U) << key;  // what is no dictionary is no entry
+      ASSERT_EQ(dump->entries.size(), 1U) << key;  // an entry is a dictionary
       EXPECT_EQ(dump->version, "2");
     }
   }

@@ -44,13 +44,13 @@ STAT(
 /// "user_annotation" on the threads of the host, plus "os_runtime" (calls of the system's
 /// libraries) and "cuda_graph" (graphs traced as a whole). An NVTX mark is an instant, a range
 /// without an end stays open. Times are nanoseconds since the session's start, plus that start if
-/// the file states it. Which columns exist depends on the release of nsys; what exists is read. A
-/// process number that another file already used gets a free one. `file_name` serves to find a rank
-/// ("rank12.sqlite"). `untrusted` is borrowed for the call and never opened as a file. kCorrupt: a
-/// damaged database; kLimit names the limit; kUnsupported: a view instead of a table, or a
-/// write-ahead log; kNotFound: a database without any table of nsys. After a failure `into` is to
-/// be thrown away. Deterministic; any thread. Source: the schema in NVIDIA's documentation of the
-/// export, and the identifiers' layout there: process << 24 | thread.
+/// the file states it. Which columns exist depends on the release of nsys; the existing ones are
+/// read. A process number that another file already used gets a free one. `file_name` serves to
+/// find a rank ("rank12.sqlite"). `untrusted` is borrowed for the call and never opened as a file.
+/// kCorrupt: a damaged database; kLimit names the limit; kUnsupported: a view instead of a table,
+/// or a write-ahead log; kNotFound: a database without any table of nsys. After a failure `into` is
+/// to be thrown away. Deterministic; any thread. Source: the schema in NVIDIA's documentation of
+/// the export, and the identifiers' layout there: process << 24 | thread.
 [[nodiscard]] Result<ImportedFile> import_nsight(ByteSpan untrusted, std::string_view file_name,
                                                  const NsightOptions& options, Trace& into);
 

@@ -69,8 +69,7 @@ class PacketBuffer {
     std::memcpy(room(encoded.size()), encoded.data(), encoded.size());
     size_ += encoded.size();
   }
-  /// Opens a nested message; pass what it returns to close(). Its size must stay below
-  /// kMessageBytesMax.
+  /// Opens a nested message; pass its result to close(). Its size must stay below kMessageBytesMax.
   [[nodiscard]] std::size_t open(std::uint32_t field) { return open_width(field, 2); }
   void close(std::size_t mark) { close_width(mark, 2); }
   [[nodiscard]] std::size_t open_large(std::uint32_t field) { return open_width(field, 4); }

@@ -27,7 +27,7 @@ class IidMap {
     }
     auto& slot = dense_[static_cast<std::size_t>(iid)];
     if (!slot) ++entry_count_;
-    slot = value;  // hides what the hash map may have of this id
+    slot = value;  // hides an entry of this id in the hash map
   }
   [[nodiscard]] const T* find(std::uint64_t iid) const {
     if (iid < dense_.size()) {

@@ -58,7 +58,7 @@ __device__ inline T by_words(const T& value, Exchange exchange) {
   return result;
 }
 
-/* Where the barrier of the grid counts: 0 unless the launch was a cooperative one. */
+/* Address of the grid's barrier: 0 unless the launch was a cooperative one. */
 KANSOKU_GROUP unsigned long long grid_workspace() {
   unsigned low, high;
   asm("mov.u32 %0, %%envreg1;" : "=r"(low));
@@ -354,7 +354,7 @@ __device__ inline coalesced_group tiled_partition(const coalesced_group& parent,
     if (rank / lanes == tile) mask |= rest & (0U - rest);
   return coalesced_group(mask, tile, (parent.size() + lanes - 1U) / lanes);
 }
-/* Of a block: a power of two of lanes, 32 at most. */
+/* Part of a block: a power of two of lanes, 32 at most. */
 __device__ inline thread_group tiled_partition(const thread_group& parent, unsigned lanes) {
   unsigned mask = (~0U >> (32U - lanes)) << (details::lane() & ~(lanes - 1U));
   if (parent.kind_ == details::group_kind::lanes) mask &= parent.mask_;

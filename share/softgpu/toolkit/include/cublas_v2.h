@@ -33,7 +33,7 @@
 extern "C" {
 #endif
 
-struct __half; /* where its members are not known: pointers alone are needed here */
+struct __half; /* its members may be unknown: pointers alone are needed here */
 struct cublasContext;
 typedef struct cublasContext* cublasHandle_t;
 

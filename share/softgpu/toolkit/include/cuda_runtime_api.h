@@ -204,7 +204,7 @@ const char* cudaGetErrorString(cudaError_t error);
 cudaError_t cudaProfilerStart(void);
 cudaError_t cudaProfilerStop(void);
 
-/* What compilers call. */
+/* Functions that compilers call. */
 void** __cudaRegisterFatBinary(void* wrapper);
 void __cudaRegisterFatBinaryEnd(void** handle);
 void __cudaUnregisterFatBinary(void** handle);

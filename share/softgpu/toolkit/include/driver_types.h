@@ -165,7 +165,7 @@ struct CUuuid_st {
 #endif
 typedef struct CUuuid_st cudaUUID_t;
 
-/* What a device is and can. `CUDART_VERSION` decides between the layouts of 12 and of 13. */
+/* Properties of a device. `CUDART_VERSION` decides between the layouts of 12 and of 13. */
 struct cudaDeviceProp {
   char name[256];
   cudaUUID_t uuid;

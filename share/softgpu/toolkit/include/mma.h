@@ -126,7 +126,7 @@ __device__ inline void fill_fragment(fragment<Use, M, N, K, T, Layout>& f, const
     result.give(d);                                                                        \
   }
 
-/* What an architecture lacks has no fragments there: code for it does not compile. */
+/* Types that an architecture lacks have no fragments there: code for it does not compile. */
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 700
 /* Half precision: a and b hold their elements twice, whatever the shape. */
 #define KANSOKU_HALF_SHAPE(m, n, shape)                                                           \
@@ -175,7 +175,7 @@ KANSOKU_BFLOAT_SHAPE(32, 8, m32n8k16, 16, 4)
 KANSOKU_BFLOAT_SHAPE(8, 32, m8n32k16, 4, 16)
 #undef KANSOKU_BFLOAT_SHAPE
 
-/* Of a float the product takes the upper 19 bits; __float_to_tf32 rounds to them. */
+/* The product takes the upper 19 bits of a float; __float_to_tf32 rounds to them. */
 __device__ inline float __float_to_tf32(float value) {
   float result;
   asm("{\n\t.reg .b32 rounded;\n\tcvt.rna.tf32.f32 rounded, %1;\n\tmov.b32 %0, rounded;\n\t}"

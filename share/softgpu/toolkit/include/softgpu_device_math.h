@@ -107,7 +107,7 @@ KANSOKU_MIN_MAX(unsigned long, a<b ? a : b, a> b ? a : b)
 KANSOKU_MIN_MAX(long long, a<b ? a : b, a> b ? a : b)
 KANSOKU_MIN_MAX(unsigned long long, a<b ? a : b, a> b ? a : b)
 #undef KANSOKU_MIN_MAX
-/* Of two types: that of both in C's arithmetic. */
+/* For two types: their common type in C's arithmetic. */
 #define KANSOKU_MIXED(a_type, b_type, type)               \
   static __device__ inline type min(a_type a, b_type b) { \
     return min((type)a, (type)b);                         \

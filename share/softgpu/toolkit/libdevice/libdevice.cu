@@ -265,7 +265,7 @@ KANSOKU_SAME(int, ffsll, (long long a), __builtin_ffsll(a))
 KANSOKU_SAME(int, brev, (int a), static_cast<int>(__builtin_bitreverse32(static_cast<unsigned>(a))))
 KANSOKU_SAME(long long, brevll, (long long a),
              static_cast<long long>(__builtin_bitreverse64(static_cast<unsigned long long>(a))))
-// Of each selector three bits count; the instruction takes the fourth for a copy of the sign.
+// Three bits of each selector count; the instruction takes the fourth for a copy of the sign.
 KANSOKU_SAME(int, byte_perm, (int a, int b, int selector),
              static_cast<int>(__nvvm_prmt(static_cast<unsigned>(a), static_cast<unsigned>(b),
                                           static_cast<unsigned>(selector) & 0x7777U)))

@@ -36,7 +36,7 @@ struct python_str {
 #define PYTHON_ASCII 0x64          /* one byte a character, compact, ascii */
 #define PYTHON_READY 0x80          /* of no str made at run time since 3.12 */
 
-/* Where the characters of a str lie; 0: they are not all ASCII. -1 if it is no str. */
+/* Address of the characters of a str; 0: they are not all ASCII. -1 if it is no str. */
 static __always_inline int python_text(__u64 object, __u64* text) {
   struct python_str head = {};
   __u64 flags = 0;
@@ -96,7 +96,7 @@ struct hit {
   struct pt_regs* regs;
   const struct wire_probe* probe;
   __u64 cookie, pid_tgid, now;
-  __u64 stack; /* where the call's return address lies, or lay */
+  __u64 stack; /* address of the call's return address, now or once */
 };
 
 /* The captures of a probe that were read: an address for a text. */

@@ -54,8 +54,8 @@ void prepare_uprobes(const UprobePrograms& programs, AttachMode mode);
 /// File offset of a function of this program in /proc/self/exe.
 [[nodiscard]] Result<std::uint64_t> own_file_offset(std::uint64_t address);
 
-/// Attaches one program to a tracepoint (`cookie` for those that take one) or to what its section
-/// names.
+/// Attaches one program to a tracepoint (`cookie` for those that take one) or to the target that
+/// its section names.
 [[nodiscard]] Result<void> attach_trace(bpf_program* program, std::string_view what, Links& out);
 
 /// Tries the attach modes, best first (`forced`: only this one): `load` loads the programs for a

@@ -15,7 +15,7 @@ struct call {
   __u32 told; /* enum told: who heard of its begin */
 };
 
-/* Who was told of the begin of a call, and hears of its end. */
+/* Sinks that were told of the begin of a call, and hear of its end. */
 enum told {
   TOLD_RING = 1,  /* a WIRE_BEGIN, which wants a WIRE_END */
   TOLD_SLICE = 2, /* nothing yet: its end writes both */
@@ -55,7 +55,7 @@ static __always_inline struct call* last_call(struct calls* calls) {
   return &calls->open[(count - 1) & (CALLS_MAX - 1)];
 }
 
-/* Whether the condition of a conditional jump holds; `condition` as in its opcode. */
+/* True if the condition of a conditional jump holds; `condition` as in its opcode. */
 static __always_inline __u64 holds(__u64 flags, __u64 condition) {
   __u64 carry = flags & 1, parity = flags >> 2 & 1, zero = flags >> 6 & 1;
   __u64 sign = flags >> 7 & 1, overflow = flags >> 11 & 1;
@@ -71,7 +71,7 @@ static __always_inline __u64 holds(__u64 flags, __u64 condition) {
   return value ^ (condition & 1);
 }
 
-/* Whether the call ends at this exit, and where its return address lies. */
+/* True if the call ends at this exit; `stack`: the place of its return address. */
 static __always_inline int ends_here(struct pt_regs* regs, __u64 cookie, __u64* stack) {
   __u64 when = cookie >> WIRE_COOKIE_WHEN_SHIFT & 3;
   if (when && holds(regs->eflags, cookie >> WIRE_COOKIE_CONDITION_SHIFT & 15) != (when == 1))
@@ -84,7 +84,7 @@ static __always_inline int ends_here(struct pt_regs* regs, __u64 cookie, __u64* 
   return 1;
 }
 
-/* What the call returns, at one of its exits, or behind its return. Only registers that a call
+/* Return value of the call, at one of its exits, or behind its return. Only registers that a call
  * keeps stand in for rax. */
 static __always_inline __u64 returned_value(struct pt_regs* regs, __u64 cookie) {
   __u64 number = cookie >> WIRE_COOKIE_VALUE_SHIFT & 15, value = regs->rax;
@@ -111,7 +111,7 @@ static __always_inline __u64 caller_at(__u64 stack) {
   return caller; /* 0: the page is not there, which says nothing */
 }
 
-/* Whether a call of the same probe is open at `stack`: it is over, or there could be no other. */
+/* True if a call of the same probe is open at `stack`: it is over, or there could be no other. */
 static __always_inline int begins_again(const struct calls* calls, __u64 stack, __u32 probe) {
   for (__u32 i = 0; i < CALLS_MAX; ++i) {
     if (i >= calls->count) break;
@@ -122,7 +122,7 @@ static __always_inline int begins_again(const struct calls* calls, __u64 stack, 
   return 0;
 }
 
-/* Whether the totals know of an open call of the same probe. */
+/* True if the totals know of an open call of the same probe. */
 static __always_inline int is_nested(const struct calls* calls, __u32 probe) {
   for (__u32 i = 0; i < CALLS_MAX; ++i) {
     if (i >= calls->count) break;
@@ -132,7 +132,7 @@ static __always_inline int is_nested(const struct calls* calls, __u32 probe) {
   return 0;
 }
 
-/* Whether a call is over that nobody saw return, now that another one begins at `stack`: its place
+/* True if a call is over that nobody saw return, now that another one begins at `stack`: its place
  * on the stack is used again, or its return address is gone. Two probes of one function, and of one
  * that only jumps to the other, have the same place and return address. */
 static __always_inline int is_over(const struct call* call, __u64 stack, int is_again) {

@@ -62,7 +62,7 @@ class Origins {
 };
 
 // Compilers mark the jump of a switch where the processor checks indirect branches. Else a jump
-// through a pointer, as it was passed or lies somewhere, calls a function; what is computed is an
+// through a pointer, as it was passed or lies somewhere, calls a function; a computed pointer is an
 // entry of a table.
 bool is_table_jump(const Instruction& jump, const Origins& origins) {
   if ((jump.info.attributes & ZYDIS_ATTRIB_HAS_NOTRACK) != 0) return true;

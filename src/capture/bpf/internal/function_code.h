@@ -15,10 +15,10 @@
 
 namespace kansoku::capture::bpf {
 
-/// The code of one function: its main part, and the parts that lie elsewhere in the file, as what
-/// the compiler takes for rarely executed ("f.cold"). Parts are told from other functions by the
-/// names of symbols, by the tables of the unwinder, by the stack, and by what leads back. `file` is
-/// borrowed. Deterministic; any thread that owns the file.
+/// The code of one function: its main part, and the parts that lie elsewhere in the file, such as
+/// code that the compiler takes for rarely executed ("f.cold"). Parts are told from other functions
+/// by the names of symbols, by the tables of the unwinder, by the stack, and by branches that lead
+/// back. `file` is borrowed. Deterministic; any thread that owns the file.
 class FunctionCode {
  public:
   struct Part {
@@ -49,9 +49,9 @@ class FunctionCode {
   /// In the section of code, where the stubs that lead into other files do not lie.
   [[nodiscard]] bool is_code(std::uint64_t address) const;
 
-  /// Looks for what may lead back to the begin within one call: branches of all parts, and the
-  /// tables of switches, of which more is read than they have rather than less. Functions that jump
-  /// to it begin a call, as do calls of it. Not seen: a jump through a label's address that lies in
+  /// Looks for ways back to the begin within one call: branches of all parts, and the tables of
+  /// switches, of which more is read than they have rather than less. Functions that jump to it
+  /// begin a call, as do calls of it. Not seen: a jump through a label's address that lies in
   /// memory, in a function that has nothing on its stack.
   [[nodiscard]] Once once() const;
 
@@ -77,7 +77,7 @@ class FunctionCode {
   std::optional<ControlFlow> flow_;
   std::vector<Part> parts_;
   std::set<std::size_t> entered_;
-  std::set<std::uint64_t> seen_;  // where code begins that was looked at
+  std::set<std::uint64_t> seen_;  // begins of code that was looked at
   bool is_whole_{true};
   bool may_begin_again_{false};  // code that may be a part leads to the first instruction
 };

@@ -8,8 +8,8 @@
 
 namespace kansoku::capture::bpf {
 
-/// Listens to what libbpf says on this thread while programs are loaded, and keeps what tells why
-/// they were refused. Without one libbpf is silent: its errors come back as values here. Not
+/// Listens to libbpf's messages on this thread while programs are loaded, and keeps those that tell
+/// why they were refused. Without one libbpf is silent: its errors come back as values here. Not
 /// nested; it lives and ends on one thread.
 class LoadLog {
  public:

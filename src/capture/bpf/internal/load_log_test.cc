@@ -68,7 +68,7 @@ TEST(LoadLog, ALogOfStatisticsOrWithoutAnEndIsNoReason) {
   EXPECT_EQ(log.reason(), "");
 }
 
-// libbpf itself is asked for what no kernel has.
+// libbpf itself is asked for a program that no kernel has.
 TEST(LoadLog, HearsLibbpfWhileItLives) {
   std::string heard;
   {

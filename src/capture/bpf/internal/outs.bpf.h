@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 #pragma once
 
-/* What functions write through their arguments: those are kept from the entry to the end. For BPF
- * programs only; include after arguments.bpf.h. */
+/* Values that functions write through their arguments: those are kept from the entry to the end.
+ * For BPF programs only; include after arguments.bpf.h. */
 
 struct kept_key {
   __u64 pid_tgid;
   __u32 probe, reserved;
 };
 
-/* Of the last call of the probe in the thread. */
+/* Arguments of the last call of the probe in the thread. */
 struct kept_arguments {
   __u64 stack; /* of the call: another one's are not taken for it */
   struct sources sources;

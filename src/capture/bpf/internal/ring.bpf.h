@@ -36,7 +36,7 @@ static __always_inline void emit_plain(__u64 now, __u32 probe, __u8 kind) {
   bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 }
 
-/* What a record tells of a hit: bit i of `told`: value i is one of it. */
+/* Contents of a record of a hit: bit i of `told`: value i is one of it. */
 struct record {
   __u64 now;
   __u32 probe;

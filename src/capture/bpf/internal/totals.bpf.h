@@ -23,7 +23,7 @@ struct open_key {
 struct open_call {
   __u64 start_ns;
   __u32 depth;  // of scopes
-  __u32 probe;  // what the outermost scope counts for
+  __u32 probe;  // probe that the outermost scope counts for
 };
 struct {
   __uint(type, BPF_MAP_TYPE_LRU_HASH);

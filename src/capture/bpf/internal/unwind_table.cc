@@ -29,7 +29,7 @@ std::optional<T> number_at(const sys::ElfFile& file, std::uint64_t address) {
   return out;
 }
 
-/// Reads what stands at an address on; fails once and for all at the end of the bytes.
+/// Reads from an address on; fails once and for all at the end of the bytes.
 class TableReader {
  public:
   TableReader(const sys::ElfFile& file, std::uint64_t address, std::size_t bytes)
@@ -83,7 +83,7 @@ std::optional<std::uint8_t> handlers_encoding(const sys::ElfFile& file, std::uin
   if (reader.has_failed()) return std::nullopt;
   if (text.find('L') == std::string::npos) return kOmitted;
   if (text.front() != 'z') return std::nullopt;
-  // Alignments of code and data, the return address's register, the length of what follows.
+  // Alignments of code and data, the return address's register, the length of the augmentation.
   for (int i = 0; i < 4; ++i)
     static_cast<void>(reader.uleb128());
   for (const char one : text.substr(1)) {
@@ -188,9 +188,9 @@ std::optional<std::vector<std::uint64_t>> landing_pads(const sys::ElfFile& file,
   const std::size_t begin = reader.offset();
   while (reader.offset() - begin < bytes) {
     for (int i = 0; i < 2; ++i)
-      static_cast<void>(number());  // where the calls begin, and how many bytes
+      static_cast<void>(number());  // begin of the calls, and their bytes
     const std::uint64_t pad = number();
-    static_cast<void>(reader.uleb128());  // what to do there
+    static_cast<void>(reader.uleb128());  // the action there
     if (reader.has_failed() || pad >= found->code.bytes || out.size() == kPadsMax)
       return std::nullopt;
     if (pad != 0) out.push_back(found->code.begin + pad);

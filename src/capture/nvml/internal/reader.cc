@@ -142,7 +142,7 @@ void DeviceReader::read_load(DeviceFigures& figures) {
     figures.memory_used_bytes = memory.used;
     figures.memory_total_bytes = memory.total;
   } else {
-    api::Memory1 old{};  // counts what the driver keeps for itself as used
+    api::Memory1 old{};  // counts the driver's own memory as used
     if (call(kMemory1, api_->memory1, &old) == api::kSuccess) {
       figures.memory_used_bytes = old.used;
       figures.memory_total_bytes = old.total;

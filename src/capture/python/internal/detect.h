@@ -44,7 +44,7 @@ struct Interpreter {
 /// kUnsupported: a Python of which it cannot tell the version.
 [[nodiscard]] Result<Interpreter> find_interpreter(std::int32_t pid, const sys::Procfs& procfs);
 
-/// The layout of that interpreter: a static table, or what the process says about itself.
+/// The layout of that interpreter: a static table, or the process's own table of offsets.
 [[nodiscard]] Result<Layout> layout_of(const Interpreter& interpreter, RemoteMemory& memory);
 
 }  // namespace kansoku::capture::python

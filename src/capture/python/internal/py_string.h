@@ -22,7 +22,7 @@ struct StringShape {
 [[nodiscard]] std::optional<StringShape> string_shape(const Layout& layout, ByteSpan untrusted);
 [[nodiscard]] std::size_t string_header_bytes(const Layout& layout);
 
-/// Characters of 1 (latin-1), 2 or 4 bytes as UTF-8; what is no character becomes "?".
+/// Characters of 1 (latin-1), 2 or 4 bytes as UTF-8; a unit that is no character becomes "?".
 [[nodiscard]] std::string to_utf8(ByteSpan untrusted, std::uint32_t unit_bytes);
 
 }  // namespace kansoku::capture::python

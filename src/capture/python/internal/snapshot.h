@@ -29,7 +29,7 @@ class Snapshot {
   struct Costs {
     std::uint64_t read_calls{0}, read_ranges{0};
   };
-  /// `batched` false: one call per range, to measure what batching saves.
+  /// `batched` false: one call per range, to measure the saving of batching.
   Snapshot(RemoteMemory& memory, bool batched) : memory_(memory), batched_(batched) {}
 
   void clear();
@@ -38,7 +38,7 @@ class Snapshot {
   void want(std::uint64_t address, std::size_t bytes) { queue(address, bytes, 0); }
   /// Queues a second copy of a place, which find_again() gives.
   void want_again(std::uint64_t address, std::size_t bytes) { queue(address, bytes, 1); }
-  /// Reads what is queued. False if there was something and none of it could be read.
+  /// Reads the queued wants. False if there was something and none of it could be read.
   bool fetch();
   /// The copy of [address, address + bytes), or null. Valid until the next fetch or clear.
   [[nodiscard]] const std::byte* find(std::uint64_t address, std::size_t bytes) const {

@@ -142,7 +142,7 @@ void StackReader::want_frames(const Thread& thread, Snapshot& snapshot) {
   flush();
 }
 
-/// An unknown frame, and of its page what callers and callees would need.
+/// An unknown frame, and the parts of its page that callers and callees would need.
 void StackReader::want_frame_near(std::uint64_t address) {
   if (layout_.instruction != InstructionKind::kPointer) {
     snapshot_.want(address, frame_bytes_);
@@ -167,7 +167,7 @@ void StackReader::read_lists() {
       complete = list_threads(interpreter) && complete;
     }
     if (complete) return;
-    if (!snapshot_.fetch()) break;  // a pointer into nowhere: keep what was listed
+    if (!snapshot_.fetch()) break;  // a pointer into nowhere: keep the listed ones
   }
   ++broken_lists_;
 }

@@ -12,7 +12,8 @@
 namespace kansoku::capture::python {
 
 /// Walks interpreters, threads and frames of one process, given its memory. Each sample first
-/// fetches, in one call, every place that the last one visited; only what moved costs more calls.
+/// fetches, in one call, every place that the last one visited; only places that moved cost more
+/// calls.
 class StackReader {
  public:
   struct FrameRef {
@@ -46,7 +47,7 @@ class StackReader {
     std::uint64_t top{0};     // the first frame, when the walk began
     std::uint64_t after{0};   // the first frame, when the walk had ended
     std::uint64_t cursor{0};  // the frame to read next
-    std::uint64_t asked{0};   // what was fetched last, so that no progress is noticed
+    std::uint64_t asked{0};   // the last fetch, to notice a lack of progress
     std::uint64_t cycle_mark{0};
   };
 

@@ -112,7 +112,7 @@ ThreadIds::ThreadIds(std::int32_t pid, const std::string& proc_root, RemoteMemor
   const auto status = sys::read_file(folder_ + "/status", kStatusBytesMax);
   if (!status) return;
   const auto pids = nested_pids(*status);
-  // Our own /proc may itself show another namespace than the outermost: compare by what it shows.
+  // Our own /proc may itself show another namespace than the outermost: compare by its view.
   is_nested_ = !pids.empty() && pids.back() != pid;
   if (is_nested_) inner_pid_ = pids.back();
 }

@@ -41,7 +41,7 @@ class TaskStates {
 /// "12 (a name) R ..." -> kRunning. `untrusted`: the start of a stat file, of any length.
 [[nodiscard]] trace::SampleState parse_task_state(std::string_view untrusted);
 
-/// Finds the thread ids of this host for what CPython calls its threads.
+/// Finds the thread ids of this host for CPython's ids of its threads.
 class ThreadIds {
  public:
   ThreadIds(std::int32_t pid, const std::string& proc_root, RemoteMemory& memory,

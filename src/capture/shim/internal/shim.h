@@ -37,7 +37,7 @@ extern const unsigned kansoku_name_count;
 extern const char* const kansoku_symbols[];
 extern const unsigned kansoku_symbol_count;
 #define KANSOKU_SLOTS_MAX 1024
-extern _Atomic(kansoku_function) kansoku_slots[]; /* where the thunks jump to */
+extern _Atomic(kansoku_function) kansoku_slots[]; /* targets of the thunks */
 extern kansoku_function
     kansoku_real[KANSOKU_SLOTS_MAX]; /* the driver's; never null after loading */
 
@@ -109,7 +109,7 @@ struct kansoku_twin {
   struct kansoku_twin* next_unused;
 };
 
-/* What waits in a thread's queue for the library's thread. */
+/* Operation in a thread's queue for the library's thread. */
 struct kansoku_op {
   struct wire_cuda_record record;
   uint32_t pair; /* of events, in the pool of its context */
@@ -170,7 +170,7 @@ struct kansoku_call {
 };
 #define KANSOKU_NONE 0xffffffffU
 
-/* Of each stream in use, beside what the recorder sees. */
+/* State of each stream in use, beside the one that the recorder sees. */
 struct kansoku_stream_state {
   _Atomic uint32_t sequence;   /* stream operations begun, two for each timed one */
   _Atomic uint32_t has_chains; /* a launch overlapped its predecessor once */
@@ -310,7 +310,7 @@ void kansoku_capture_ended(CUresult result);
 
 /* chains.c */
 void kansoku_chain_expect(const struct kansoku_call* call);
-int kansoku_chain_begin(struct kansoku_call* call, int is_turn); /* whether events may go around */
+int kansoku_chain_begin(struct kansoku_call* call, int is_turn); /* 1: events may go around */
 int kansoku_chain_puts_off(struct kansoku_call* call);
 void kansoku_chain_open(struct kansoku_call* call, const struct kansoku_op* op);
 void kansoku_chain_joined(struct kansoku_call* call);

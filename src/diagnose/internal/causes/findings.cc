@@ -294,7 +294,7 @@ bool sleeps(const Context& context, std::size_t rank, double excess_ms) {
          stopped_ms(context, rank) < kMostShare * excess_ms;
 }
 
-// A rank that sleeps is not slow by itself: names what it waits in, and who keeps it waiting.
+// A rank that sleeps is not slow by itself: names its wait, and the cause of that.
 void add_wait(const Context& context, std::size_t rank, double excess_ms,
               std::optional<Phase> phase, Finding& finding) {
   const auto wait =

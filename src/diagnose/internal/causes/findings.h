@@ -40,12 +40,12 @@ void add_lateness(const Context& context, const Lateness& lateness, std::size_t 
 /// The finding that names a rank (by number); null if there is none. Borrowed from `findings`.
 [[nodiscard]] Finding* finding_of(std::vector<Finding>& findings, std::int32_t rank);
 
-/// Ranks that work for longer than their peers (slow_*, asymmetry and what explains them).
+/// Ranks that work for longer than their peers (slow_*, asymmetry and their explanations).
 void find_slow_ranks(const Context& context, const Options& options, std::vector<Finding>& findings,
                      std::vector<std::string>& notes);
 
 /// Findings by rank (slow_*, asymmetry, cpu_contention) and common ones, unsorted; `notes` gets
-/// what was seen but not named. For windows of time: the causes that need no steps.
+/// observations without a name. For windows of time: the causes that need no steps.
 [[nodiscard]] std::vector<Finding> find_causes(const Context& context, const Options& options,
                                                std::vector<std::string>& notes);
 

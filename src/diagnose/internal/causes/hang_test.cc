@@ -117,7 +117,7 @@ TEST_F(HangTest, AStackFromBeforeTheFailingCallIsNotItsStack) {
   EXPECT_EQ(hang->finding.verdict, "mismatched_collective");
   EXPECT_THAT(hang->finding.ranks, ElementsAre(1));
   EXPECT_EQ(hang->finding.function, "merge");
-  // Nor is what runs when the program has ended.
+  // Nor is code that runs when the program has ended.
   std::vector<ThreadSample>& samples = job_.ranks[1].samples;
   samples.insert(samples.begin(), samples.front());
   samples.push_back({});

@@ -32,7 +32,7 @@ class CallTree {
  public:
   /// Samples of main threads inside `phases[r].work`.
   [[nodiscard]] static CallTree of_main_threads(const Context& context);
-  /// The same, only what belongs to `phase`. Slices tell the time of a phase exactly, so samples
+  /// The same, only the samples of `phase`. Slices tell the time of a phase exactly, so samples
   /// only have to split it: far less noise than over the whole step.
   [[nodiscard]] static CallTree of_phase(const Context& context, Phase phase);
   /// Samples of worker processes within the steps of their rank, without those that wait for work.

@@ -9,9 +9,9 @@
 
 namespace kansoku::diagnose {
 
-/// Windows of equal length in the time in which every rank was seen, as a table of steps; what a
-/// rank does until its last Python import is left out as its start. Empty without scheduler events
-/// of every rank, or if that time is too short.
+/// Windows of equal length in the time in which every rank was seen, as a table of steps; the time
+/// until a rank's last Python import is left out as its start. Empty without scheduler events of
+/// every rank, or if that time is too short.
 [[nodiscard]] StepTable time_windows(const trace::Trace& trace, const JobData& job);
 
 /// Ranks that have processors for longer than their peers ("uneven_time"), in windows of time; not

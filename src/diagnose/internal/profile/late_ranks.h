@@ -18,7 +18,7 @@ struct LateRanks {
   double support{0};             // share of bootstrap samples of the collectives that name it
   double last_share{0};          // share of collectives in which it arrived last
   double own_wait_ms{0}, peers_wait_ms{0};  // a step; peers: mean of the others
-  double cost_ms{0};                        // a step: what the others wait more than it
+  double cost_ms{0};                        // a step: the others' waiting above its own
   double cost_share{0};                     // of the step
   double residual_ms{0};                    // of the alignment of clocks: 1.4826 MAD
   std::vector<std::string> notes;

@@ -136,10 +136,10 @@ inline constexpr std::int64_t kTimeMaxNs = std::int64_t{1} << 61;
 /// Rank numbers by process.
 [[nodiscard]] std::map<std::int32_t, std::int32_t> ranks_by_pid(const JobData& job);
 
-/// The jobs of `trace` with what each rank did, those with most ranks first: processes that tell a
-/// rank, by the job that they tell; and each other process that was seen to train, as a job of its
-/// own. At most 64, the rest is counted in a note of the first. Events with impossible times are
-/// left out and counted in a note. Fails with kCorrupt if columns differ in length.
+/// The jobs of `trace` with the activity of each rank, those with most ranks first: processes that
+/// tell a rank, by the job that they tell; and each other process that was seen to train, as a job
+/// of its own. At most 64, the rest is counted in a note of the first. Events with impossible times
+/// are left out and counted in a note. Fails with kCorrupt if columns differ in length.
 [[nodiscard]] Result<std::vector<JobData>> read_jobs(const trace::Trace& trace);
 /// The first of them; without ranks if there is none.
 [[nodiscard]] Result<JobData> read_job(const trace::Trace& trace);

@@ -13,10 +13,10 @@ namespace kansoku::diagnose {
 /// Which processors a rank may use, as the recording tells.
 struct ProcessorLimits {
   std::string cpus;             // "0-3,8"; empty: not told
-  std::uint64_t cpu_count{0};   // of them
+  std::uint64_t cpu_count{0};   // number of `cpus`
   std::uint64_t host_count{0};  // processors of its host
   std::string quota_group;      // the control group with the least quota; empty: there is none
-  double quota_cpus{0};         // of it, in processors
+  double quota_cpus{0};         // the quota, in processors
   [[nodiscard]] bool is_confined() const { return !cpus.empty() && cpu_count < host_count; }
 };
 

@@ -25,7 +25,7 @@ namespace kansoku::diagnose {
 /// "gloo::allreduce", "ncclAllReduce".
 [[nodiscard]] std::string op_name(std::string_view name);
 
-/// Python frames: what part of a step they belong to.
+/// Part of a step that a Python frame belongs to.
 enum class FrameRole : std::uint8_t { kNone, kInput, kForward, kBackward, kOptimizer };
 [[nodiscard]] FrameRole classify_frame(std::string_view function, std::string_view file);
 /// True for a frame of the data loader's main process that waits for a worker process.

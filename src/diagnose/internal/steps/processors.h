@@ -37,7 +37,7 @@ class ProcessorUse {
   std::map<Processor, std::vector<Change>> changes_;        // in order
 };
 
-/// The processes that threads belong to, and what they are called.
+/// The processes that threads belong to, and their names.
 class ThreadNames {
  public:
   explicit ThreadNames(const trace::Trace& trace);

@@ -14,7 +14,7 @@ namespace kansoku::diagnose {
 struct WordOptions {
   std::size_t period_max{64};
   std::size_t repeat_count_min{kRepeatCountFloor};  // repeats in all runs together
-  // A shorter period wins over a longer one if it covers this share of what the longer one covers.
+  // A shorter period wins over a longer one if it covers this share of the longer one's cover.
   double slack{kNearlyAllShare};
   std::vector<std::uint32_t> must_have{};  // the word contains one of these, if any are given
 };

@@ -33,8 +33,8 @@ struct PipelineGraph {
 /// Derives the dependencies from the first step of the first data-parallel rank: computation in
 /// order, each receive before its computation and after the one before that, each send after its
 /// computation, both ends of a transfer together, then the gradient and optimizer operations; data-
-/// parallel communication waits for all data-parallel ranks. kCorrupt names what does not fit;
-/// kLimit if nodes x lanes would pass `cells_max`.
+/// parallel communication waits for all data-parallel ranks. kCorrupt names the operation that does
+/// not fit; kLimit if nodes x lanes would pass `cells_max`.
 /// Source: dependency rules of ByteDance-Seed/StragglerAnalysis (source read).
 [[nodiscard]] Result<PipelineGraph> build_pipeline_graph(const PipelineOps& ops,
                                                          std::size_t cells_max);

@@ -48,7 +48,7 @@ struct Stretches {
 [[nodiscard]] Stretches launch_bound_stretches(const Input& in, const Device& device,
                                                stats::Interval window);
 
-/// Idle time of each device by what the thread did that launched the next operation.
+/// Idle time of each device by the activity of the thread that launched the next operation.
 class IdleCauses {
  public:
   explicit IdleCauses(const Input& in);
@@ -57,8 +57,8 @@ class IdleCauses {
   IdleCauses& operator=(const IdleCauses&) = delete;
   [[nodiscard]] std::vector<IdleRow> rows(const Device& device, stats::Interval window,
                                           const Stretches& stretches);
-  /// The gaps of a part of that window, by what most of each is charged to; after rows() of the
-  /// device, whose samples it uses.
+  /// The gaps of a part of that window, by the cause that most of each is charged to; after rows()
+  /// of the device, whose samples it uses.
   struct Gap {
     stats::Interval time;
     IdleCause cause{IdleCause::kUnknown};
@@ -77,8 +77,8 @@ class IdleCauses {
 /// True if a call may hold its thread up for long: it waits for the device, or allocates, or loads.
 [[nodiscard]] bool stalls(const Call& call);
 
-/// True if such a call held its thread when the device had done what ended at `device_end_ns`: it
-/// let the queue run dry.
+/// True if such a call held its thread when the device had done the work that ended at
+/// `device_end_ns`: it let the queue run dry.
 [[nodiscard]] bool waited_for(const Call& call, std::int64_t device_end_ns);
 
 }  // namespace kansoku::gpu::activity

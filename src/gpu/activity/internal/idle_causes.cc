@@ -456,7 +456,7 @@ template <typename OfGap>
 void IdleCauses::Impl::walk(const Device& device, Interval window, const Stretches& stretches,
                             OfGap of_gap) {
   std::int64_t busy_until_ns = -1;
-  std::uint32_t last = kNoIndex;  // of those that were busy until then
+  std::uint32_t last = kNoIndex;  // the last of the operations that were busy until then
   for (const std::uint32_t i : device.ops) {
     const Op& op = in.work.ops[i];
     if (!is_busy(op.what)) continue;

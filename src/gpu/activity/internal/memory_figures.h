@@ -15,7 +15,7 @@ namespace kansoku::gpu::activity {
 /// allocations and releases that tell their bytes.
 [[nodiscard]] std::vector<MemoryFigures> memory_figures(const Input& in);
 
-/// The least live memory of each step: what a rise of is no temporary peak.
+/// The least live memory of each step: a rise of it is no temporary peak.
 /// Bytes a step if the memory rises over all of the steps without a plateau: by
 /// kLeakBytesPerStepMin on the whole, and in each quarter of the steps.
 [[nodiscard]] std::optional<double> leak_of(std::span<const double> bytes_of_steps);

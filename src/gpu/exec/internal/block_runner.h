@@ -24,7 +24,7 @@ class BlockRunner {
   /// Begins with block `number`.
   void begin(std::uint64_t number);
   enum class Step { kRunning, kDone, kFault };
-  /// Lets each warp run a while. kFault: `fault` and `fault_warp` say what happened.
+  /// Lets each warp run a while. kFault: `fault` and `fault_warp` have the fault.
   [[nodiscard]] Step step();
   [[nodiscard]] const FaultSite& fault() const { return fault_; }
   [[nodiscard]] std::uint32_t fault_warp() const { return fault_warp_; }

@@ -88,7 +88,7 @@ struct LaunchState {
   std::uint64_t workspace{0};
   using Write = void (*)(void* context, const char* text, std::size_t bytes);
   Write print{nullptr}, complain{nullptr};  // null: nowhere
-  void* print_context{nullptr};             // of both
+  void* print_context{nullptr};             // of print and complain
 };
 
 /// State that the warps of a block share; one thread runs them all.

@@ -79,9 +79,9 @@ class FramePool {
   std::vector<Frame*> free_;
 };
 
-/// A warp with what only the scheduler and control flow look at.
+/// A warp with the state that only the scheduler and control flow look at.
 struct WarpContext : Warp {
-  const Code* resume{nullptr};  // where the running group goes on after it stopped
+  const Code* resume{nullptr};  // the running group goes on there after a stop
   /// All lanes that are left stand at `resume`, in the frame in hand; there are no groups.
   bool is_together{false};
   GroupList groups;

@@ -110,7 +110,7 @@ class CsvReader {
   std::vector<Field> fields_;         // by column wanted
   std::vector<bool> present_;
   std::vector<std::string> scratch_;  // fields without their doubled quotes
-  std::vector<Field>* all_{nullptr};  // where the header's fields go
+  std::vector<Field>* all_{nullptr};  // destination of the header's fields
 };
 
 /// A text as it may stand in a message: quoted, cut, without control bytes.

@@ -13,10 +13,10 @@ namespace kansoku::simulate::placement::internal {
 
 /// fragmentation() of policy.h as sums of table entries, for hypothetical changes of a node.
 ///
-/// A typical pod that fits leaves unused the GPUs with less than its milli, so what it can use is
-/// the sum over GPUs of those with at least as much; for one of k whole GPUs the idle ones, if they
-/// are k or more. With the typical pods that the CPU left suffices for (a "level": only the
-/// distinct CPU requests of typical pods matter) this gives
+/// A typical pod that fits leaves unused the GPUs with less than its milli, so it can use the sum
+/// over GPUs of those with at least as much; for one of k whole GPUs the idle ones, if they are k
+/// or more. With the typical pods that the CPU left suffices for (a "level": only the distinct CPU
+/// requests of typical pods matter) this gives
 ///   F = sum over GPUs of waste(left of the GPU) - 1000 * idle * whole_share(idle),
 ///   waste(left) = left * (1 - shares of those typical share pods with milli <= left).
 /// Both tables depend on level and GPU model; models no typical pod tells apart have one set.

@@ -51,8 +51,8 @@ class ObjectReader {
 [[nodiscard]] Json json_of(const std::vector<double>& values);
 [[nodiscard]] Json json_of(const std::vector<std::string>& values);
 
-/// The most elements that a list of a model may have: what 2^32 indices can name in memory that a
-/// machine has.
+/// The most elements that a list of a model may have: as many as 2^32 indices can name in memory
+/// that a machine has.
 inline constexpr std::size_t kElementsMax = std::size_t{1} << 27;
 
 }  // namespace kansoku::simulate::internal

@@ -34,7 +34,7 @@ inline constexpr std::int64_t kStreamMaxNs = std::int64_t{1} << 62;
   return static_cast<double>(duration.count()) * 1e-9;
 }
 
-/// The nearest nanosecond, at most kStreamMaxNs; 0 for what is negative or not a number.
+/// The nearest nanosecond, at most kStreamMaxNs; 0 for a value that is negative or not a number.
 [[nodiscard]] constexpr Nanos nanos_of(double seconds) {
   if (!(seconds > 0)) return Nanos{0};
   const double ns = seconds * 1e9 + 0.5;

@@ -26,7 +26,7 @@ constexpr double kShared = 7;        // a value of B that all lanes use
 constexpr double kStaged = 30;       // of B into shared memory: 32 values
 constexpr double kElement = 130;     // 32 elements of C written
 constexpr double kPart = 40;         // 32 parts of sums in shared memory, there and back
-constexpr double kBlock = 2500;      // what every block does once
+constexpr double kBlock = 2500;      // work that every block does once
 constexpr double kLaunch = 4000;
 constexpr double kWorkers = 2;  // at least; more blocks than that are spread evenly
 

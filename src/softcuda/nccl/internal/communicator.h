@@ -53,8 +53,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   /// Refuses further operations, waits for those that were enqueued: until the timeout after which
   /// the last of them can no longer run, then they are given up. Blocks.
   [[nodiscard]] Status finalize();
-  /// Ends what runs, drops what is enqueued. Once it returns no operation touches memory. Blocks
-  /// for moments.
+  /// Ends running operations, drops enqueued ones. Once it returns no operation touches memory.
+  /// Blocks for moments.
   void abort();
 
   /// Gives the connections up, softly; after finalize().

@@ -24,22 +24,22 @@ class Link {
     Nanos timeout{};          // a wait without progress ends after it
     Nanos connect_timeout{};  // and one for the connections
   };
-  /// Listens for the others. kUnavailable and the like say what the network lacks.
+  /// Listens for the others. kUnavailable and the like name the lack of the network.
   [[nodiscard]] static Result<std::unique_ptr<Link>> open(const Options& options,
                                                           const Clock& clock);
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
-  /// Closes softly: what was sent still arrives.
+  /// Closes softly: sent data still arrive.
   ~Link();
 
   /// Bytes of an address; and for each rank in turn the address where this one waits for it.
   [[nodiscard]] std::size_t address_bytes() const;
   [[nodiscard]] ByteSpan addresses() const;
-  /// Connects to all others; `table` has for each rank in turn where it waits for this one,
-  /// `greeting` is what only the ranks know. Blocks until all are connected with each other, for
-  /// `connect_timeout` at most.
+  /// Connects to all others; `table` has each rank's address for this one in turn, `greeting` is a
+  /// secret of the ranks. Blocks until all are connected with each other, for `connect_timeout` at
+  /// most.
   [[nodiscard]] Result<void> connect(ByteSpan table, std::uint64_t greeting);
-  /// Closes hard, for good: what waits on the link fails, and what the peers wait for as well.
+  /// Closes hard, for good: waits on the link fail, and those of the peers as well.
   void close();
 
  private:

@@ -38,7 +38,7 @@ struct HostAddress {
 struct Deadline {
   const Clock& clock;
   BootTime at;
-  /// For poll(2): what is left, rounded up, 0 if it has passed.
+  /// For poll(2): the time left, rounded up, 0 if it has passed.
   [[nodiscard]] int left_ms() const;
   [[nodiscard]] bool has_passed() const { return clock.now() >= at; }
 };

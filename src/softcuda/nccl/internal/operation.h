@@ -31,7 +31,7 @@ struct Operation {
   ncclRedOp_t op{ncclSum};
   int peer{0};  // of a send or receive; the root of Reduce and Broadcast
   std::uint64_t number{
-      0};                 // of the communicator's collectives, or of what passes between two ranks
+      0};                 // of the communicator's collectives, or of the messages between two ranks
   std::uint64_t slot{0};  // under which ranks find each other: slot and slot + 1 are its own
 
   [[nodiscard]] bool is_collective() const { return kind != Kind::kSend && kind != Kind::kReceive; }
@@ -50,9 +50,10 @@ struct Mesh {
   Link* link{nullptr};
 };
 
-/// Runs what was issued together: sends and receives at the same time, collectives meanwhile in
-/// their order. Memory beside the arrays: some megabytes of `scratch`, which is kept for the next
-/// time. Reductions combine in the order of ranks, so all ranks get the same bits, always. Blocks.
+/// Runs operations that were issued together: sends and receives at the same time, collectives
+/// meanwhile in their order. Memory beside the arrays: some megabytes of `scratch`, which is kept
+/// for the next time. Reductions combine in the order of ranks, so all ranks get the same bits,
+/// always. Blocks.
 [[nodiscard]] Result<void> perform(std::span<const Operation> operations, const Mesh& mesh,
                                    std::vector<std::byte>& scratch);
 

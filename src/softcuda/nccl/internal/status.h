@@ -9,7 +9,7 @@
 
 namespace kansoku::softcuda::nccl {
 
-/// Success, or a result of the interface and what happened, as ncclGetLastError gives it.
+/// Success, or a result of the interface and its reason, as ncclGetLastError gives it.
 class [[nodiscard]] Status {
  public:
   Status() = default;

@@ -53,7 +53,7 @@ using LookUp = CUresult (*)(const char* name, void** function, int version, cuui
 [[nodiscard]] CUcontext current_context();
 
 /// enter(), and the kernel behind a host's stub in the current context; loads its image if that is
-/// not there yet. cudaErrorInvalidDeviceFunction, or what loading says.
+/// not there yet. cudaErrorInvalidDeviceFunction, or the error of loading.
 [[nodiscard]] cudaError_t enter_kernel(const void* stub, CUfunction& kernel);
 /// enter(), and a variable of the device behind the host's shadow. cudaErrorInvalidSymbol.
 struct Place {
@@ -110,7 +110,7 @@ struct State {
   std::unordered_map<const void*, Symbol> variables;  // by the host's shadow
   std::map<int, CUcontext> primary;                   // retained, by device
   std::atomic<int> first_device{0};                   // of threads that have not chosen
-  /// Changes when what threads remember may be wrong.
+  /// Changes when the threads' memory of handles may be wrong.
   std::atomic<std::uint64_t> epoch{1};
 };
 [[nodiscard]] State& state();

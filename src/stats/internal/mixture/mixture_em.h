@@ -65,7 +65,7 @@ class MixtureEm {
   std::size_t components_;
   std::size_t row_count_;
   Mixture mixture_;
-  std::vector<double> old_means_;  // of the step before: what the moments are about
+  std::vector<double> old_means_;  // of the step before: centres of the moments
   std::vector<double> old_covariances_;
   PreparedMixture prepared_;                      // of the mixture before the step
   std::vector<std::unique_ptr<Worker>> workers_;  // one a thread

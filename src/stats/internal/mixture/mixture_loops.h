@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The loops over a block of rows: see mixture_math.h for what this header may use.
+// The loops over a block of rows: mixture_math.h has the rules for this header.
 
 #include "stats/internal/mixture/mixture_kernels.h"
 #include "stats/internal/mixture/mixture_math.h"
@@ -16,7 +16,7 @@ static_assert(kGroupRows % kPairRows == 0);
 static_assert(kLanes % kWidth == 0);
 // Rows of a triangular factor, or of second moments, whose sums stay in registers.
 inline constexpr std::size_t kPanel = 4;
-// Columns of second moments: 16 registers hold 8 sums and what is multiplied, 32 hold 16.
+// Columns of second moments: 16 registers hold 8 sums and the factors, 32 hold 16.
 inline constexpr std::size_t kColumns = kWidth == 8 ? 4 : 2;
 
 inline std::size_t triangle_of(std::size_t rows) {
@@ -144,7 +144,7 @@ inline void add_to(double* sum, const Vector& value) {
 }
 
 /// Adds products of `kRows` weighted offsets with `kCols` offsets to their sums. `kSkew` is the
-/// first column minus the first row: what lies above the diagonal is left out.
+/// first column minus the first row: elements above the diagonal are left out.
 template <std::size_t kRows, std::size_t kCols, int kSkew>
 inline void add_products(const double* weighted, const double* offsets, std::size_t count,
                          double* const (&sums)[kRows]) {

@@ -38,8 +38,8 @@ class KMeansStart {
 
   std::size_t dimensions_;
   std::size_t count_{0};
-  std::vector<double> middle_;  // d: what was subtracted from each feature
-  std::vector<double> scale_;   // d: what each feature was divided by then
+  std::vector<double> middle_;  // d: subtracted from each feature
+  std::vector<double> scale_;   // d: divisor of each feature then
   std::vector<double> rows_;    // count x d, scaled
 };
 

@@ -61,7 +61,7 @@ class EventScanner {
   Limits limits_;
   State state_{State::kStart};
   State after_value_{
-      State::kElement};  // what the finished value was: an element or a member's value
+      State::kElement};  // state before the finished value: an element or a member's value
   bool is_list_{false};  // the file is a bare list
   bool in_value_{false}, in_string_{false}, is_escaped_{false};
   bool value_done_{false}, value_is_scalar_{false}, skips_{false};

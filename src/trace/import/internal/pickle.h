@@ -31,7 +31,7 @@ class PlainPickle {
   };
 
   /// Runs the opcodes that build plain data. kUnsupported names the first other one (those that
-  /// import, call or build objects) with its offset, kCorrupt what is broken, kLimit the limit.
+  /// import, call or build objects) with its offset, kCorrupt the broken part, kLimit the limit.
   /// Executes nothing. Source: the opcode table of CPython's pickletools.
   [[nodiscard]] static Result<PlainPickle> read(ByteSpan untrusted, const Limits& limits);
   [[nodiscard]] static Result<PlainPickle> read(ByteSpan untrusted) {

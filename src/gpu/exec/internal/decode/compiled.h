@@ -22,14 +22,14 @@ struct CodeInfo {
   bool is_first{false};   // of its instruction's codes: the one that is counted
   bool is_float{false};   // arithmetic on floating-point numbers
   bool is_strong{false};  // volatile, relaxed, acquire, release: ordered by itself
-  CostClass cost{};       // of what is no access
+  CostClass cost{};       // of an instruction that is no access
   Access access{Access::kNone};
   MemorySpace space{MemorySpace::kGlobal};
   std::uint8_t bytes{0}, count{1};  // of a value; values of a lane
 };
 
-/// A code that a counter stands in front of, and what is counted when it has run: itself, and what
-/// runs behind it without a stop.
+/// A code that a counter stands in front of, and the instructions counted when it has run: itself,
+/// and those that run behind it without a stop.
 struct CountedCode {
   Handler original{nullptr};
   std::uint32_t instructions{0}, issue16{0}, latency_cycles{0};

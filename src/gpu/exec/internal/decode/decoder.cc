@@ -191,7 +191,7 @@ Result<void> FunctionDecoder::instruction(std::uint32_t index) {
   Code& guard = emit(run_guard);
   guard.d = slots_[in.guard];
   guard.extra = in.is_guard_negated ? 1 : 0;
-  info_.is_first = true;  // what is guarded counts, not the guard
+  info_.is_first = true;  // the guarded instruction counts, not the guard
   TRY_VOID(dispatch(in));
   const std::size_t count = out_.code.size() - guard_at - 1;
   const bool leaves = in.op == Op::kCall || in.op == Op::kRet;

@@ -10,7 +10,7 @@
 
 namespace kansoku::gpu::exec {
 
-/// One row of the operation table: an instruction form and what executes it.
+/// One row of the operation table: an instruction form and its handler.
 struct Form {
   std::string name;        // "add.u32": opcode and the suffixes that mean something here
   std::string_view shape;  // destination, then sources: i 32 bits and less, l 64 bits, p predicate

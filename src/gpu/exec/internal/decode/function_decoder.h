@@ -33,7 +33,7 @@ inline constexpr std::uint16_t kNoSlot = 0xffff;
 }
 
 /// Decodes one function: values and the operation table in decoder.cc, memory and atomics in
-/// decoder_memory.cc, control flow and what lanes do together in decoder_flow.cc, matrices in
+/// decoder_memory.cc, control flow and operations of lanes together in decoder_flow.cc, matrices in
 /// decoder_matrix.cc.
 class FunctionDecoder {
  public:
@@ -116,7 +116,7 @@ class FunctionDecoder {
     info_.is_first = false;
     return out_.code.back();
   }
-  /// Says what memory the code just emitted touches.
+  /// Notes the memory that the code just emitted touches.
   void note_access(const Instruction& in, Space space);
   Result<void> emit_form(std::string_view name, std::uint16_t d, std::uint16_t a);
   [[nodiscard]] Error unsupported(const Instruction& in, std::string_view why) const;
@@ -133,7 +133,7 @@ class FunctionDecoder {
   Result<std::uint16_t> symbol_address(const Instruction& in, const Operand& operand);
   Result<std::uint16_t> predicate(const Instruction& in, const Operand& operand) const;
   [[nodiscard]] bool is_predicate(const Operand& operand) const;
-  /// Slot to write a result to, and what has to follow it.
+  /// Slot to write a result to, and the code that has to follow it.
   struct Destination {
     std::uint16_t slot{0};
     std::string_view extend;  // a .extend form from `slot` to `final_slot`

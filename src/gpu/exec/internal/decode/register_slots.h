@@ -17,8 +17,8 @@ struct RegisterSlots {
   std::uint32_t slot_count{0}, predicate_count{0};
 };
 
-/// `is_kept`: by instruction; what these write lives as long as the function. Registers that one
-/// instruction reads and writes never share. Pure.
+/// `is_kept`: by instruction; registers that these write live as long as the function. Registers
+/// that one instruction reads and writes never share. Pure.
 [[nodiscard]] RegisterSlots assign_slots(const ptx::Function& function, const ptx::Cfg& cfg,
                                          const std::vector<bool>& is_kept);
 

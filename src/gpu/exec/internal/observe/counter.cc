@@ -179,7 +179,7 @@ std::unique_ptr<CompiledModule> counted_copy(const CompiledModule& module, const
   for (CompiledFunction& function : copy->functions) {
     function.prologue = 0;  // every block is counted alike
     CounterPlacer(function, costs).place();
-    fuse_sequences(function, isa);  // where no counter stands
+    fuse_sequences(function, isa);  // only code without counters
   }
   return copy;
 }

@@ -19,7 +19,7 @@ namespace kansoku::gpu::exec {
 [[nodiscard]] std::unique_ptr<CompiledModule> counted_copy(const CompiledModule& module,
                                                            const CycleCosts* costs, Isa isa);
 
-/// Counts what the warps of one worker execute: for %clock, and for a model of time.
+/// Counts the instructions of one worker's warps: for %clock, and for a model of time.
 class Counter {
  public:
   /// `costs`: null if only the warps' own count is wanted. `sm_count`: at least 1.

@@ -28,10 +28,10 @@ class Observer {
   /// The running lanes have ended while others of their warp wait for them at a barrier. Hardware
   /// lets those go on; the language does not promise it.
   void went_around_barrier(const Warp& warp, std::uint32_t barrier_line, std::uint32_t exit_line);
-  /// Runs one instruction and notes what it did.
+  /// Runs one instruction and notes its accesses.
   const Code* run(Warp& warp, const Code* code);
 
-  /// Adds what this worker saw. Hazards are put in the order of blocks by the caller.
+  /// Adds this worker's observations. Hazards are put in the order of blocks by the caller.
   void add_to(Observations& out, AccessRecorder& sets, std::vector<Hazard>& hazards);
 
  private:

@@ -7,8 +7,8 @@
 // They compute in double precision and round once, with multiplications and additions by
 // themselves (nothing is fused), so that every instruction set gives the same bits. The
 // polynomials are our own near-minimax fits (Chebyshev nodes, 60 digits), their relative errors
-// below 4e-10, where half a unit in the last place of the result is 3e-8: what comes out is off by
-// less than 0.51 units. docs/measurements/softgpu-speed.md has what was measured.
+// below 4e-10, where half a unit in the last place of the result is 3e-8: results are off by less
+// than 0.51 units. docs/measurements/softgpu-speed.md has the measurements.
 
 #include "gpu/exec/internal/ops/integer_ops.h"
 
@@ -86,7 +86,7 @@ struct FLg2 {
                         (-0x1.59700875647d0p-4 * f + 0x1.3a45a36374083p-3) * f2;
     const double p = (high * f4 + middle) * f4 + low;
     const auto logarithm = static_cast<float>(p * f + whole);
-    // Zero, what is not finite, and what is below zero.
+    // Zero, values that are not finite, and negative ones.
     const float infinity = __builtin_inff();
     const float special = a == 0 ? -infinity : a > 0 ? a : __builtin_nanf("");
     return a > 0 && a < infinity ? logarithm : special;

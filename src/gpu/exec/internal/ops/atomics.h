@@ -19,7 +19,7 @@ struct AtomicForm {
   bool has_result{false};
 };
 
-/// True if the suffix says what an atomic instruction does.
+/// True if the suffix names the operation of an atomic instruction.
 [[nodiscard]] bool atomic_operation(ptx::Suffix suffix);
 /// Value of Code::extra for run_atomic; nothing if there is no such form.
 [[nodiscard]] std::optional<std::uint32_t> atomic_index(const AtomicForm& form);

@@ -28,7 +28,7 @@ const Code* run_warp_barrier(Warp& warp, const Code* code);
 const Code* run_special(Warp& warp, const Code* code);
 const Code* run_call(Warp& warp, const Code* code);
 const Code* run_call_of_register(Warp& warp, const Code* code);
-/// Functions of the executor's own: vprintf, and what a failed assertion calls, which ends the
+/// Functions of the executor's own: vprintf, and the call of a failed assertion, which ends the
 /// kernel.
 const Code* run_printf(Warp& warp, const Code* code);
 const Code* run_assertion(Warp& warp, const Code* code);

@@ -32,7 +32,7 @@ inline double canonical(double value) {
 inline float to_float(Half half) {
   const std::uint32_t sign = static_cast<std::uint32_t>(half.bits & 0x8000) << 16;
   const std::uint32_t magnitude = static_cast<std::uint32_t>(half.bits & 0x7fff) << 13;
-  // The exponents of what is normal, then of infinity and not a number.
+  // The exponents of normal numbers, then of infinity and not a number.
   const std::uint32_t top = magnitude >= 0x0f800000 ? 0x70000000 : 0x38000000;
   // A subnormal half is fraction * 2^-24, a normal single.
   const std::uint32_t small = bits_of(float_of(magnitude | 0x38800000) - 0x1p-14F);
@@ -79,7 +79,7 @@ inline H narrowed_from_double(double value) {
   float nearest = static_cast<float>(value);
   if (nearest == nearest && static_cast<double>(nearest) != value) {
     std::uint32_t bits = bits_of(nearest);
-    // Towards zero, then odd: what is left out still counts at the next rounding.
+    // Towards zero, then odd: the bits left out still count at the next rounding.
     const double magnitude = value < 0 ? -value : value;
     const float size = float_of(bits & 0x7fffffff);
     if (static_cast<double>(size) > magnitude) --bits;

@@ -206,7 +206,7 @@ struct HUnary : Signature<H(H)> {
   }
 };
 
-/// product + addend rounded to odd: what is left out still counts at the next rounding, which
+/// product + addend rounded to odd: the bits left out still count at the next rounding, which
 /// therefore is the only one that matters. `Real` must hold the product as it is.
 template <class Real>
 inline Real odd_sum(Real product, Real addend) {
@@ -253,7 +253,7 @@ struct HFma : Signature<H(H, H, H)> {
   }
 };
 
-/// The same for all lanes at once, which is what is fast.
+/// The same for all lanes at once: the fast way.
 template <class F>
 struct Halves : F {
   template <class... Sources>

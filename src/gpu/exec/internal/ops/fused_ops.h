@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Two loads from shared memory and the fma that takes both: what the inner loop of a matrix product
-// is made of. Internal linkage for the reason given in lane_ops.h.
+// Two loads from shared memory and the fma that takes both: the inner loop of a matrix product is
+// made of these. Internal linkage for the reason given in lane_ops.h.
 
 #include "gpu/exec/internal/ops/memory_ops.h"
 
@@ -24,7 +24,7 @@ struct TwoLines {
   const U64 row = warp.columns_log2 == 4 ? address.row : 16 * address.stride;
   if ((address.stride != 0 && address.stride != sizeof(U32)) || ((base | row) & 3) != 0)
     return false;
-  // Shared memory is small: what lies within it cannot have wrapped around.
+  // Shared memory is small: an address within it cannot have wrapped around.
   const U64 bytes = 15 * address.stride + sizeof(U32), other = base + row;
   const U64 end = warp.block->launch->total_shared_bytes;
   if (base > end || other > end || base + bytes > end || other + bytes > end) return false;
@@ -32,7 +32,7 @@ struct TwoLines {
   return true;
 }
 
-/// Slots of what is loaded, in order, of the third source and of the result.
+/// Slots of the loaded values, in order, of the third source and of the result.
 struct FusedLanes {
   float* first;
   float* second;
@@ -76,7 +76,7 @@ template <class F>
   }
   return true;
 }
-/// ld.shared.b32, ld.shared.b32 and F, whose first two sources are what was loaded: three codes
+/// ld.shared.b32, ld.shared.b32 and F, whose first two sources are the loaded values: three codes
 /// that stay as they are, for whom jumps to the second or cannot be done at once. And all such
 /// sequences that follow.
 template <class F>

@@ -15,7 +15,7 @@
 namespace kansoku::gpu::exec {
 namespace {  // NOLINT(google-build-namespaces)
 
-/// Registers are arrays of 32-bit lanes; pairs are read and written as what they are.
+/// Registers are arrays of 32-bit lanes; pairs are read and written by their own type.
 typedef std::uint16_t HalfBits __attribute__((may_alias));  // NOLINT(modernize-use-using)
 
 template <bool is_pair>

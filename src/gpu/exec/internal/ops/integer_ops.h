@@ -230,7 +230,7 @@ struct Cnot : Signature<T(T)> {
   static T apply(T a) { return a == 0 ? 1 : 0; }
 };
 
-/// Counts beyond the width give what shifting bit by bit would: PTX clamps, C++ has no answer.
+/// Counts beyond the width give the result of shifting bit by bit: PTX clamps, C++ has no answer.
 template <class T>
 struct Shl : Signature<T(T, std::uint32_t)> {
   static constexpr Linear kLinear = sizeof(T) >= 4 ? Linear::kShl : Linear::kNone;
@@ -393,7 +393,7 @@ struct Prmt : TernaryBits {
                    const WideWords& own_bytes, WideWords& out) {
     const auto bytes = [](int value) { return KANSOKU_WIDE(set1_epi8)(static_cast<char>(value)); };
     const WideWords zero{};
-    // 64 bits are shifted, but what is left of the lower 32 stays within them.
+    // 64 bits are shifted, but the rest of the lower 32 stays within them.
     WideWords index = c & KANSOKU_WIDE(set1_epi32)(0xffff);
     index = (index | (index << 8)) & KANSOKU_WIDE(set1_epi32)(0x00ff00ff);
     index = (index | (index << 4)) & bytes(0x0f);
@@ -409,8 +409,7 @@ struct Prmt : TernaryBits {
   }
   static void apply_all(std::uint32_t* to, const std::uint32_t* a, const std::uint32_t* b,
                         const std::uint32_t* c) {
-    alignas(sizeof(WideWords))
-        std::uint32_t own[kWideLanes];  // where the word lies in its 16 bytes
+    alignas(sizeof(WideWords)) std::uint32_t own[kWideLanes];  // place of the word in its 16 bytes
     for (std::uint32_t i = 0; i < kWideLanes; ++i)
       own[i] = (i & 3) * 0x04040404;
     for (std::uint32_t i = 0; i < kLanes; i += kWideLanes) {

@@ -117,8 +117,8 @@ inline bool is_stale(const Warp& warp, std::uint16_t slot) {
 inline bool is_stale_target(const Warp& warp, std::uint16_t slot) {
   return warp.mask != warp.whole && is_stale(warp, slot);
 }
-/// Writes out what is stale and runs the handler `again`. The way of few codes, so that the
-/// handlers call nothing and need no frame. D and Sources: containers of d, and of a, b, c in turn.
+/// Writes out stale values and runs the handler `again`. The way of few codes, so that the handlers
+/// call nothing and need no frame. D and Sources: containers of d, and of a, b, c in turn.
 template <class D, class... Sources>
 [[gnu::noinline]] const Code* refresh(Warp& warp, const Code* code, Handler again) {
   const std::uint16_t slots[] = {code->a, code->b, code->c};
@@ -527,7 +527,8 @@ const Code* select(Warp& warp, const Code* code) {
   return code + 1;
 }
 
-/// For what the compiler cannot vectorise or must not run on idle lanes: the same, lane by lane.
+/// For operations that the compiler cannot vectorise or must not run on idle lanes: the same, lane
+/// by lane.
 template <class F>
 const Code* unary_each(Warp& warp, const Code* code) {
   using Out = typename F::Out;

@@ -2,7 +2,7 @@
 #pragma once
 
 // Products of small matrices whose elements lie in the registers of a warp: mma and wmma. Compiled
-// once for each instruction set; lane_ops.h says what may stand here.
+// once for each instruction set; lane_ops.h has the rules for code here.
 
 #include "gpu/exec/internal/ops/float_ops.h"
 #include "gpu/exec/internal/ops/matrix_site.h"
@@ -14,9 +14,9 @@ namespace {  // NOLINT(google-build-namespaces)
 
 struct Tf32 {};
 
-/// Elements of a and b: how many lie in a word, and in what their products are added. Products are
-/// exact: those of bytes and their sums in single precision (32 * 255 * 255 < 2^24), others in
-/// double, where the sums lose next to nothing.
+/// Elements of a and b: how many lie in a word, and the type in which their products are added.
+/// Products are exact: those of bytes and their sums in single precision (32 * 255 * 255 < 2^24),
+/// others in double, where the sums lose next to nothing.
 template <class Element>
 struct Factor {  // of 8 bits
   using Sum = float;
@@ -72,7 +72,7 @@ inline std::uint32_t half_bits_of(double value) {
   std::int64_t scale = size & kExponent;
   scale = scale < kLeast ? kLeast : scale;
   scale = scale > kOver ? kOver : scale;
-  // 3/2 of 2^52 places: to add it rounds, and to take it away gives what was rounded.
+  // 3/2 of 2^52 places: to add it rounds, and to take it away gives the rounded value.
   const double shift = double_of(static_cast<std::uint64_t>((scale + 42 * kOne) | kOne / 2));
   const double rounded = (double_of(static_cast<std::uint64_t>(size)) + shift) - shift;
   const auto bits = static_cast<std::int64_t>(bits_of(rounded));

@@ -89,7 +89,7 @@ template <MemorySpace space>
   return reinterpret_cast<const std::byte*>(near.host + base);
 }
 
-/// True if all active lanes access what near_range tells of, aligned.
+/// True if all active lanes access the memory of near_range, aligned.
 inline bool are_near(Warp& warp, const NearRange& near, std::uint32_t bytes, const U64* addresses) {
   if (near.end - near.begin < bytes) return false;
   const U64 begin = near.begin, most = near.end - begin - bytes, low = bytes - 1;
@@ -440,7 +440,7 @@ const Code* store(Warp& warp, const Code* code) {
   return code + 1;
 }
 
-// Rows by width: what the type means for the register is a step of its own (.extend).
+// Rows by width: the type's effect on the register is a step of its own (.extend).
 #define KANSOKU_FORMS_MEMORY(what, name, space)       \
   list.add(name, "b8", "m", what<space, U8, 1>);      \
   list.add(name, "b16", "m", what<space, U16, 1>);    \

@@ -23,8 +23,8 @@ struct ShuffleCode {
   static constexpr std::uint32_t kSecondShift = 16;
 };
 
-/// Lane i takes lane from[i]; `inside` by lane: ~0 where what it asks for is in the segment, else
-/// it takes its own.
+/// Lane i takes lane from[i]; `inside` by lane: ~0 if the wanted lane is in the segment, else it
+/// takes its own.
 template <std::uint32_t mode>
 [[gnu::always_inline]] inline void shuffle_sources(const std::uint32_t* b, const std::uint32_t* c,
                                                    std::uint32_t* from, std::uint32_t* inside) {
