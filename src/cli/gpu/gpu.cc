@@ -23,7 +23,6 @@
 namespace kansoku::cli {
 namespace {
 
-namespace exec = gpu::exec;
 namespace ptx = gpu::ptx;
 
 std::string signature_of(const ptx::Function& kernel) {
