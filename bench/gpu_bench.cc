@@ -18,6 +18,7 @@
 
 #include "bench_util.h"
 #include "common/check.h"
+#include "common/isa.h"
 #include "common/parse.h"
 #include "gpu/exec/executor.h"
 #include "gpu/ptx/parser.h"
@@ -222,7 +223,7 @@ class Bench {
   const std::size_t rounds_;
   const std::string wanted_;
   const std::uint32_t cores_{std::clamp(core_count(), 1U, kCoresMax)};
-  const std::string isa_{exec::isa_name(exec::best_isa())};
+  const std::string isa_{isa_name(best_isa())};
   std::map<std::uint32_t, Pocl> peers_;  // by cores
   CompileTimes compile_;
   std::string targets_;

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "bench_util.h"
+#include "common/isa.h"
 #include "common/parse.h"
 #include "gpu/exec/executor.h"
 #include "gpu/ptx/parser.h"
@@ -137,8 +138,7 @@ std::vector<std::uint32_t> input_words() {
 /// One form, loaded, and its measurements: an entry a round.
 class Runner {
  public:
-  static Result<Runner> open(const OpCase& op, exec::Memory& memory, std::uint64_t input,
-                             exec::Isa isa) {
+  static Result<Runner> open(const OpCase& op, exec::Memory& memory, std::uint64_t input, Isa isa) {
     std::string body;
     for (std::uint32_t i = 0; i < kCopies; ++i)
       body += fmt::format("\t{};\n", op.text);
@@ -186,7 +186,7 @@ class Runner {
   std::vector<double> samples_;
 };
 
-Result<void> run(std::size_t rounds, std::string_view part, exec::Isa isa) {
+Result<void> run(std::size_t rounds, std::string_view part, Isa isa) {
   TRY(exec::Memory memory, exec::Memory::create(kDeviceBytes));
   const auto words = input_words();
   TRY(const std::uint64_t input, memory.allocate(kInputBytes));
@@ -211,7 +211,7 @@ Result<void> run(std::size_t rounds, std::string_view part, exec::Isa isa) {
   for (const Runner& runner : runners) {
     fmt::print("bench gpu_op form={} ns_per_warp={:.1f} by_fma={:.2f} rounds={} isa={}\n",
                runner.op().name, runner.median_ns(), runner.median_ns() / reference->median_ns(),
-               rounds, exec::isa_name(isa));
+               rounds, isa_name(isa));
   }
   return {};
 }
@@ -222,8 +222,8 @@ Result<void> run(std::size_t rounds, std::string_view part, exec::Isa isa) {
 int main(int argc, char** argv) {
   using namespace kansoku;
   const auto rounds = argc > 1 ? parse_int<std::size_t>(argv[1]) : std::size_t{9};
-  const auto isa = argc > 3 ? gpu::exec::isa_from_name(argv[3]) : gpu::exec::best_isa();
-  if (argc > 4 || !rounds || *rounds == 0 || !isa || *isa > gpu::exec::best_isa()) {
+  const auto isa = argc > 3 ? isa_from_name(argv[3]) : best_isa();
+  if (argc > 4 || !rounds || *rounds == 0 || !isa || *isa > best_isa()) {
     fmt::print(stderr, "usage: bench_op [ROUNDS] [PART OF A NAME] [x86-64-v2|-v3|-v4]\n");
     return 2;
   }

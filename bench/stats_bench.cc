@@ -15,6 +15,7 @@
 #include <string>
 
 #include "bench_util.h"
+#include "common/isa.h"
 #include "common/parse.h"
 #include "common/result.h"
 #include "peer.h"
@@ -45,18 +46,6 @@ double wall_seconds() {
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC, &now);
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
-
-const char* isa_name() {
-  switch (stats::internal::best_mixture_isa()) {
-    case stats::internal::MixtureIsa::kV4:
-      return "x86-64-v4";
-    case stats::internal::MixtureIsa::kV3:
-      return "x86-64-v3";
-    case stats::internal::MixtureIsa::kV2:
-      break;
-  }
-  return "x86-64-v2";
 }
 
 // The library with threads lies beside the machine's own (tools/install_deps.sh), if at all.

@@ -22,7 +22,13 @@ from generated import write_or_check  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 HERE = os.path.join(ROOT, "src", "softcuda")
-OWN = {"kansoku_softgpu_calls": ("long", "const char* name"), "kansoku_softgpu_launches": ("std::uint64_t", "")}  # not of the interface
+OWN = {  # not of CUDA's interface
+    "kansoku_softgpu_calls": ("long", "const char* name"),
+    "kansoku_softgpu_launches": ("std::uint64_t", ""),
+    "kansoku_softgpu_observe": ("CUresult", "int device, std::uint32_t what"),
+    "kansoku_softgpu_observed": ("CUresult", "int device, std::uint32_t section, void* items, std::uint64_t item_bytes, "
+                                             "std::uint64_t capacity, std::uint64_t* count"),
+}
 
 
 def sources():

@@ -84,10 +84,17 @@ std::optional<std::string> library_folder(const char* name, const char* library)
 }  // namespace
 
 Result<std::string> softgpu_folder() {
-  if (auto set = sys::path_from_environment("KANSOKU_SOFTGPU_LIBS")) return *std::move(set);
-  if (auto found = library_folder("softgpu", "libcuda.so.1")) return *std::move(found);
-  return Error{Code::kNotFound, "find the software device: no libcuda.so.1 beside this program",
-               "build it (`make softgpu`) or set KANSOKU_SOFTGPU_LIBS to its folder"};
+  std::string where = "beside this program";
+  if (auto set = sys::path_from_environment("KANSOKU_SOFTGPU_LIBS")) {
+    std::error_code error;
+    if (std::filesystem::exists(std::filesystem::path(*set) / "libcuda.so.1", error))
+      return *std::move(set);
+    where = "in " + printable(*set);
+  } else if (auto found = library_folder("softgpu", "libcuda.so.1")) {
+    return *std::move(found);
+  }
+  return Error{Code::kNotFound, fmt::format("find the software device: no libcuda.so.1 {}", where),
+               std::string(kSoftgpuHint)};
 }
 
 Result<std::string> cuda_library_folder() {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdio>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/result.h"
@@ -18,7 +19,11 @@ namespace kansoku::cli {
 /// the places.
 [[nodiscard]] Result<std::string> data_folder(const std::string& name);
 
-/// The folder of the software device's libraries; kNotFound if they were not built.
+/// The next step if the software device's libraries are missing or do not load.
+inline constexpr std::string_view kSoftgpuHint =
+    "build it (`make softgpu`) or set KANSOKU_SOFTGPU_LIBS to its folder";
+/// The folder of the software device's libraries, with libcuda.so.1 in it; kNotFound if they were
+/// not built.
 [[nodiscard]] Result<std::string> softgpu_folder();
 
 /// The folder of the library that stands for libcuda.so.1 in watched processes; kNotFound.

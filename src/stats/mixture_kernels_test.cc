@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "common/isa.h"
+
 #include "stats/internal/cholesky.h"
 #include "stats/internal/mixture/mixture_blocks.h"
 #include "stats/internal/mixture/mixture_math.h"
@@ -145,11 +147,11 @@ std::vector<std::uint64_t> outputs_of(const MixtureKernels& kernels, std::size_t
 }
 
 TEST(MixtureKernels, AllInstructionSetsGiveEqualBits) {
-  for (const MixtureIsa isa : {MixtureIsa::kV3, MixtureIsa::kV4}) {
-    if (isa > best_mixture_isa()) GTEST_SKIP() << "this machine lacks it";
+  for (const Isa isa : {Isa::kV3, Isa::kV4}) {
+    if (isa > best_isa()) GTEST_SKIP() << "this machine lacks it";
     for (std::size_t d = 1; d <= 18; ++d) {
       for (const std::size_t count : {std::size_t{16}, std::size_t{48}, kBlockRows}) {
-        const auto narrow = outputs_of(mixture_kernels(MixtureIsa::kV2), d, count);
+        const auto narrow = outputs_of(mixture_kernels(Isa::kV2), d, count);
         const auto wide = outputs_of(mixture_kernels(isa), d, count);
         ASSERT_EQ(narrow, wide) << "d " << d << ", count " << count;
       }

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "common/check.h"
+#include "common/isa.h"
 #include "common/parse.h"
 #include "gpu/exec/executor.h"
 #include "gpu/exec/internal/decode/form_table.h"
@@ -214,7 +215,7 @@ class Device {
   Device() : memory_(must(exec::Memory::create(std::uint64_t{1} << 24))) {}
 
   /// The first wrong row; empty: all are right.
-  std::string run(const Case& test, const ptx::Module& module, exec::Isa isa) {
+  std::string run(const Case& test, const ptx::Module& module, Isa isa) {
     auto program = exec::Program::load(module, memory_, isa);
     if (!program) return program.error().what;
     const std::size_t count = test.rows.size();
@@ -328,7 +329,7 @@ struct Tally {
 };
 
 /// True if a case of a row turns red with another handler in the place of one of its two.
-bool is_killed(Device& device, const std::vector<const Parsed*>& cases, exec::Isa isa,
+bool is_killed(Device& device, const std::vector<const Parsed*>& cases, Isa isa,
                exec::Handler& place, exec::Handler handler) {
   broken().original = std::exchange(place, handler);
   const bool is_red = std::any_of(cases.begin(), cases.end(), [&](const Parsed* parsed) {
@@ -339,7 +340,7 @@ bool is_killed(Device& device, const std::vector<const Parsed*>& cases, exec::Is
 }
 
 /// Breaks every row of the operation table; a row without a case is wrong as well.
-int mutate(Device& device, const std::vector<Parsed>& cases, exec::Isa isa) {
+int mutate(Device& device, const std::vector<Parsed>& cases, Isa isa) {
   std::map<std::string, const Parsed*> by_name;
   for (const Parsed& parsed : cases)
     by_name.emplace(parsed.test.name, &parsed);
@@ -380,7 +381,7 @@ int mutate(Device& device, const std::vector<Parsed>& cases, exec::Isa isa) {
   fmt::print(
       "mutated {}: {} handlers of {} rows killed with a bit flipped, {} without doing anything; "
       "{} and {} survived; {} rows have no case of their own\n",
-      exec::isa_name(isa), flipped.killed, rows.size(), skipped.killed, flipped.survivors.size(),
+      isa_name(isa), flipped.killed, rows.size(), skipped.killed, flipped.survivors.size(),
       skipped.survivors.size(), without.size());
   return flipped.survivors.empty() && skipped.survivors.empty() && without.empty() ? 0 : 1;
 }
@@ -460,19 +461,18 @@ int main(int argc, char** argv) {
     cases.push_back({std::move(test), std::move(*module)});
   }
   Device device;
-  if (argc > 2 && std::string_view(argv[2]) == "--mutate")
-    return mutate(device, cases, exec::best_isa());
+  if (argc > 2 && std::string_view(argv[2]) == "--mutate") return mutate(device, cases, best_isa());
   if (argc > 2 && std::string_view(argv[2]) == "--plant") return plant(cases);
-  for (const exec::Isa isa : {exec::Isa::kV2, exec::Isa::kV3, exec::Isa::kV4}) {
-    if (isa > exec::best_isa()) continue;
+  for (const Isa isa : {Isa::kV2, Isa::kV3, Isa::kV4}) {
+    if (isa > best_isa()) continue;
     for (const Parsed& parsed : cases) {
       const std::string wrong = device.run(parsed.test, parsed.module, isa);
       if (wrong.empty()) continue;
-      fmt::print("{} ({}): {}\n", parsed.test.name, exec::isa_name(isa), wrong);
+      fmt::print("{} ({}): {}\n", parsed.test.name, isa_name(isa), wrong);
       ++failed;
     }
   }
   fmt::print("{} forms, {} failed, best instruction set {}\n", paths.size(), failed,
-             exec::isa_name(exec::best_isa()));
+             isa_name(best_isa()));
   return failed == 0 && !paths.empty() ? 0 : 1;
 }

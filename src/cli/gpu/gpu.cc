@@ -11,11 +11,11 @@
 #include "cli/commands.h"
 #include "cli/gpu/gpu_image.h"
 #include "cli/gpu/gpu_run.h"
+#include "common/isa.h"
 #include "common/json.h"
 #include "common/parse.h"
 #include "cuda/driver_device.h"
 #include "cuda/fatbin.h"
-#include "gpu/exec/isa.h"
 #include "gpu/ptx/parser.h"
 #include "softcuda/telemetry/telemetry.h"
 #include "sys/fd.h"
@@ -23,7 +23,6 @@
 namespace kansoku::cli {
 namespace {
 
-namespace exec = gpu::exec;
 namespace ptx = gpu::ptx;
 
 std::string signature_of(const ptx::Function& kernel) {
@@ -277,14 +276,14 @@ class Gpu final : public Command {
         fmt::print(
             "software:{}   executes PTX on {} cores with {}, {:.1f} GiB, speed {:g}; {} "
             "processes use {:.1f} MiB\n",
-            i, workers, exec::isa_name(exec::best_isa()),
+            i, workers, isa_name(best_isa()),
             static_cast<double>(softcuda::memory_setting()) / (1 << 30), speed, processes,
             static_cast<double>(memory) / (1 << 20));
       }
       listed.push(Json::object()
                       .set("kind", "software")
                       .set("name", "Kansoku software device")
-                      .set("instruction_set", exec::isa_name(exec::best_isa()))
+                      .set("instruction_set", isa_name(best_isa()))
                       .set("workers", workers)
                       .set("memory_bytes", softcuda::memory_setting())
                       .set("speed", speed)

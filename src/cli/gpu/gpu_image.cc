@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "cuda/fatbin.h"
-#include "gpu/exec/origin.h"
+#include "gpu/ptx/origin.h"
 #include "gpu/ptx/parser.h"
 #include "gpu/ptx/verifier.h"
 #include "sys/elf.h"
@@ -120,7 +120,7 @@ Result<std::string> software_ptx(const std::string& path) {
   if (best == nullptr)
     return Error{Code::kNotFound, fmt::format("read {}: machine code only, no PTX", path),
                  "the software device executes PTX: compile with code=compute_80"};
-  if (const auto origin = gpu::exec::check_origin(best->text); !origin)
+  if (const auto origin = gpu::ptx::check_origin(best->text); !origin)
     return in_file(path, origin.error());
   return std::move(best->text);
 }

@@ -9,7 +9,6 @@
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -23,14 +22,14 @@
 #include "common/json.h"
 #include "common/parse.h"
 #include "cuda/driver_device.h"
-#include "gpu/exec/executor.h"
+#include "softcuda/telemetry/launch_observer.h"
 #include "sys/clock.h"
 #include "sys/trust.h"
 
 namespace kansoku::cli {
 namespace {
 
-namespace exec = gpu::exec;
+using softcuda::LaunchesSeen;
 
 constexpr std::size_t kHotLinesShown = 8;
 constexpr Nanos kProgressAfter = std::chrono::seconds{2};  // until a progress line
@@ -81,19 +80,16 @@ class KernelProgress {
 
 /// Device that a kernel ran on.
 struct RanOn {
-  std::string kind;  // "software", "cuda", "executor"
+  std::string kind;  // "software", "cuda"
   std::string name;
-  int number{-1};            // of a driver's device
-  std::uint32_t workers{0};  // of the executor
+  int number{-1};  // of a GPU's driver
 
   [[nodiscard]] std::string text() const {
-    if (number >= 0) return fmt::format("{} (device {})", name, number);
-    return workers > 0 ? fmt::format("{}, {} workers", name, workers) : name;
+    return number >= 0 ? fmt::format("{} (device {})", name, number) : name;
   }
   [[nodiscard]] Json json() const {
     Json out = Json::object().set("kind", kind).set("name", name);
     if (number >= 0) out.set("number", std::int64_t{number});
-    if (workers > 0) out.set("workers", std::uint64_t{workers});
     return out;
   }
 };
@@ -103,7 +99,7 @@ struct Ran {
   std::string kernel;
   RanOn on;
   double ms{0};
-  exec::Observations seen;  // empty but of the executor
+  LaunchesSeen seen;  // empty if nobody asked
 };
 
 /// A kernel that a device cannot end goes with this process: to give its memory back would wait for
@@ -149,10 +145,8 @@ class GpuRun {
 
   Result<Ran> run_somewhere() {
     if (wanted_.device) return run_on_gpu();
-    // Counts and hazards come from the executor itself; its driver has no way to hand them over.
-    if (wanted_.check || wanted_.profile) return run_on_executor();
-    const auto folder = softgpu_folder();
-    return folder ? run_on_software(*folder + "/libcuda.so.1") : run_on_executor();
+    TRY(const auto folder, softgpu_folder());
+    return run_on_software(folder + "/libcuda.so.1");
   }
 
   Result<Ran> run_on_gpu() {
@@ -205,9 +199,10 @@ class GpuRun {
     if (wanted_.workers != 0)
       ::setenv("KANSOKU_SOFTGPU_WORKERS", std::to_string(wanted_.workers).c_str(), 1);
     ::unsetenv("CUDA_VISIBLE_DEVICES");  // it is about GPUs, and might hide this one
-    TRY(const auto driver, cuda::load_driver(library));
+    const auto driver = cuda::load_driver(library);
+    if (!driver) return Error{driver.error().code, driver.error().what, std::string(kSoftgpuHint)};
     const GpuLaunch launch{.images = {text}, .kernel = kernel, .shape = shape_, .limit = {}};
-    return run_on(driver, 0, launch, "software");
+    return run_on(*driver, 0, launch, "software");
   }
 
   Result<Ran> run_on(const cuda::Driver& driver, int number, const GpuLaunch& launch,
@@ -216,94 +211,51 @@ class GpuRun {
     TRY(const auto info, device->info());
     Ran ran;
     ran.kernel = launch.kernel.name;
-    ran.on = {kind, info.name, kind == "cuda" ? number : -1, 0};
-    const sys::RealClock clock;
-    const KernelProgress progress(ran.kernel);
-    TRY(ran.ms,
-        launch_on(*device, launch, arguments_, {clock, &sys::sleep_until, &leave_kernel_behind}));
+    ran.on = {kind, info.name, kind == "cuda" ? number : -1};
+    const std::uint32_t looked_for = (wanted_.check ? softcuda::kObserveHazards : 0U) |
+                                     (wanted_.profile ? softcuda::kObserveProfile : 0U);
+    std::optional<softcuda::LaunchObserver> observer;
+    if (looked_for != 0) {
+      TRY(observer, softcuda::LaunchObserver::open(driver.library.get(), number));
+      TRY_VOID(observer->begin(looked_for));
+    }
+    const auto ms = launch_and_wait(*device, launch);
+    if (observer) {
+      TRY(ran.seen, observer->end());
+    }
+    // Hazards come before the fault that they may have caused.
+    if (!ms && ran.seen.launches != 0) print_hazards(ran.seen);
+    TRY(ran.ms, ms);
     return ran;
   }
 
-  Result<Ran> run_on_executor() {
-    TRY(const auto text, software_ptx(wanted_.path));
-    TRY(auto module, parse_image(wanted_.path, text));
-    TRY(const auto kernel, choose_kernel(wanted_.path, wanted_.kernel, kernels_of(module)));
-    TRY(auto memory, exec::Memory::create(std::uint64_t{4} << 30));
-    TRY(const auto program, exec::Program::load(std::move(module), memory));
-    TRY(const std::size_t index, program.find_kernel(kernel.name));
-    for (GpuArgument& argument : arguments_) {
-      if (!argument.is_buffer) continue;
-      TRY(argument.address, memory.allocate(argument.bytes.size()));
-      std::memcpy(place_of(argument), argument.bytes.data(), argument.bytes.size());
-    }
-    TRY(const auto params, lay_out_arguments(kernel.name, kernel.parameters, arguments_));
-    Ran ran;
-    ran.kernel = kernel.name;
-    TRY(ran.ms, execute(program, index, memory, params, ran));
-    for (GpuArgument& argument : arguments_)
-      if (argument.is_buffer)
-        std::memcpy(argument.bytes.data(), place_of(argument), argument.bytes.size());
-    return ran;
-  }
-
-  Result<double> execute(const exec::Program& program, std::size_t index,
-                         const exec::Memory& memory, const cuda::KernelArguments& params,
-                         Ran& ran) const {
+  Result<double> launch_and_wait(cuda::Device& device, const GpuLaunch& launch) {
     const sys::RealClock clock;
-    exec::LaunchOptions options;
-    options.grid = shape_.grid;
-    options.block = shape_.block;
-    options.dynamic_shared_bytes = shape_.shared_bytes;
-    options.workers =
-        wanted_.workers != 0 ? wanted_.workers : std::max(1U, std::thread::hardware_concurrency());
-    options.time_limit = limit_;
-    options.params = params.bytes();
-    options.clock = &clock;
-    options.print = [](std::string_view text) { fmt::print("{}", text); };
-    options.complain = [](std::string_view text) { fmt::print(stderr, "{}", text); };
-    options.observe = {wanted_.check, wanted_.profile, false};
-    options.observations = &ran.seen;
-    ran.on = {"executor", "the executor of this process", -1, options.workers};
-    std::optional<exec::Fault> fault;
-    const BootTime begin = clock.now();
-    {
-      const KernelProgress progress(ran.kernel);
-      TRY(fault, exec::launch(program, index, memory, options));
-    }
-    const double ms = static_cast<double>((clock.now() - begin).count()) * 1e-6;
-    if (!fault) return ms;
-    print_hazards(ran.seen);
-    return Error{fault->kind == exec::FaultKind::kTimeout ? Code::kTimeout : Code::kCorrupt,
-                 fault->text()};
+    const KernelProgress progress(launch.kernel.name);
+    return launch_on(device, launch, arguments_, {clock, &sys::sleep_until, &leave_kernel_behind});
   }
 
-  /// A software device's memory is memory of its process.
-  static void* place_of(const GpuArgument& argument) {
-    return reinterpret_cast<void*>(static_cast<std::uintptr_t>(argument.address));
-  }
-
-  void print_hazards(const exec::Observations& seen) const {
-    for (const exec::Fault& hazard : seen.hazards)
-      fmt::print("{}\n", hazard.text());
+  void print_hazards(const LaunchesSeen& seen) const {
+    for (const LaunchesSeen::Hazard& hazard : seen.hazards)
+      fmt::print("{}\n", hazard.text);
     if (wanted_.check && seen.hazard_count != 0)
       fmt::print("{} hazards at {} places\n", seen.hazard_count, seen.hazards.size());
     if (wanted_.check && seen.hazard_count == 0) fmt::print("no hazards\n");
   }
 
-  static Json profile_json(const exec::Profile& profile) {
+  static Json profile_json(const LaunchesSeen& seen) {
     Json classes = Json::object(), lines = Json::array();
-    for (std::size_t i = 0; i < profile.classes.size(); ++i) {
-      const exec::InstructionCount& count = profile.classes[i];
-      if (count.warps == 0) continue;
-      classes.set(std::string(exec::class_name(static_cast<exec::InstructionClass>(i))),
-                  Json::object().set("warps", count.warps).set("threads", count.threads));
+    for (const LaunchesSeen::Class& each : seen.classes) {
+      classes.set(each.name,
+                  Json::object().set("warps", each.count.warps).set("threads", each.count.threads));
     }
-    for (const exec::Profile::Line& line : profile.lines) {
+    for (const LaunchesSeen::Line& line : seen.lines) {
       lines.push(Json::object()
                      .set("line", std::uint64_t{line.line})
                      .set("warps", line.count.warps)
                      .set("threads", line.count.threads));
     }
+    const softcuda::ObservedProfile profile = seen.profile.value_or(softcuda::ObservedProfile{});
     return Json::object()
         .set("classes", std::move(classes))
         .set("lines", std::move(lines))
@@ -321,16 +273,18 @@ class GpuRun {
     return whole == 0 ? 100.0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
   }
 
-  static void print_profile(const exec::Profile& profile) {
-    const exec::InstructionCount total = profile.total();
+  static void print_profile(const LaunchesSeen& seen) {
+    const softcuda::ObservedProfile profile = seen.profile.value_or(softcuda::ObservedProfile{});
+    LaunchesSeen::Count total;
+    for (const LaunchesSeen::Class& each : seen.classes) {
+      total.warps += each.count.warps;
+      total.threads += each.count.threads;
+    }
     fmt::print("{} warp instructions, {:.1f} % of their lanes active\n", total.warps,
                percent(total.threads, total.warps * 32));
-    for (std::size_t i = 0; i < profile.classes.size(); ++i) {
-      const exec::InstructionCount& count = profile.classes[i];
-      if (count.warps == 0) continue;
-      fmt::print("  {:<14}{:>14}  {:>5.1f} %\n",
-                 exec::class_name(static_cast<exec::InstructionClass>(i)), count.warps,
-                 percent(count.warps, total.warps));
+    for (const LaunchesSeen::Class& each : seen.classes) {
+      fmt::print("  {:<14}{:>14}  {:>5.1f} %\n", each.name, each.count.warps,
+                 percent(each.count.warps, total.warps));
     }
     fmt::print("branches: {} of {} divergent\n", profile.divergent_branches, profile.branches);
     fmt::print("global memory: {} requests, {} sectors of 32 bytes, {:.1f} % of them needed\n",
@@ -339,12 +293,12 @@ class GpuRun {
     fmt::print("shared memory: {} requests, {} passes, {:.1f} % of them needed\n",
                profile.shared_requests, profile.shared_passes,
                percent(profile.shared_passes_needed, profile.shared_passes));
-    std::vector<exec::Profile::Line> hottest = profile.lines;
+    std::vector<LaunchesSeen::Line> hottest = seen.lines;
     std::stable_sort(hottest.begin(), hottest.end(),
                      [](const auto& a, const auto& b) { return a.count.warps > b.count.warps; });
     if (hottest.size() > kHotLinesShown) hottest.resize(kHotLinesShown);
     std::string places;
-    for (const exec::Profile::Line& line : hottest)
+    for (const LaunchesSeen::Line& line : hottest)
       places += fmt::format("{}{} ({} x)", places.empty() ? "" : ", ", line.line, line.count.warps);
     fmt::print("ptx lines executed most: {}\n", places);
   }
@@ -368,7 +322,7 @@ class GpuRun {
                        .set("values", std::move(values)));
     }
     if (wanted_.json) return print_json(ran, std::move(buffers));
-    if (wanted_.profile) print_profile(ran.seen.profile);
+    if (wanted_.profile) print_profile(ran.seen);
   }
 
   void print_json(const Ran& ran, Json buffers) const {
@@ -378,14 +332,14 @@ class GpuRun {
                    .set("device", ran.on.json())
                    .set("ms", ran.ms)
                    .set("shown", std::move(buffers));
-    if (wanted_.profile) out.set("profile", profile_json(ran.seen.profile));
+    if (wanted_.profile) out.set("profile", profile_json(ran.seen));
     if (wanted_.check) {
       Json hazards = Json::array();
-      for (const exec::Fault& hazard : ran.seen.hazards) {
+      for (const LaunchesSeen::Hazard& hazard : ran.seen.hazards) {
         hazards.push(Json::object()
-                         .set("kind", exec::fault_name(hazard.kind))
+                         .set("kind", hazard.kind)
                          .set("line", std::uint64_t{hazard.line})
-                         .set("text", hazard.text()));
+                         .set("text", hazard.text));
       }
       out.set("hazards", std::move(hazards)).set("hazard_count", ran.seen.hazard_count);
     }

@@ -19,10 +19,10 @@ struct GpuRunOptions {
   std::optional<int> device;  // of the machine's driver; none: the software device
 };
 
-/// Runs a kernel of a file through a driver, the machine's or the software device's, or in the
-/// executor of this process if only that serves, and prints the result; gives the exit status. Sets
-/// the environment variables that the software device's driver reads. May block as long as the
-/// limit says; if a GPU's kernel passes it, this process ends there.
+/// Runs a kernel of a file through a driver, the machine's or the software device's, and prints the
+/// result; gives the exit status. Sets the environment variables that the software device's driver
+/// reads. May block as long as the limit says; if a GPU's kernel passes it, this process ends
+/// there.
 [[nodiscard]] Result<int> run_gpu_kernel(const GpuRunOptions& wanted);
 
 }  // namespace kansoku::cli

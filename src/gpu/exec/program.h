@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "common/isa.h"
 #include "common/result.h"
-#include "gpu/exec/isa.h"
 #include "gpu/exec/memory.h"
 #include "gpu/ptx/ir.h"
 
@@ -41,7 +41,9 @@ class Program {
   /// A kernel with an instruction that the executor does not know, or that calls such a function,
   /// is refused alone (KernelInfo::refusal). kUnsupported for directives and variables that it does
   /// not know; kLimit if the variables do not fit; kCorrupt for initialisers that name a symbol
-  /// that is not there. The module must be sound (ptx::verify).
+  /// that is not there. The module must be sound (ptx::verify). `isa`: of the lane loops. All give
+  /// the same bits; only sin and cos of angles beyond 2^17 are the mathematical library's, which
+  /// may differ from machine to machine.
   [[nodiscard]] static Result<Program> load(ptx::Module module, Memory& memory,
                                             Isa isa = best_isa());
   Program(Program&&) noexcept;

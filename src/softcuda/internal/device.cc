@@ -120,6 +120,23 @@ void print_to_program(gpu::exec::LaunchOptions& options) {
   };
 }
 
+/// `observed`: null if no program looks at the device's launches.
+void set_observe(gpu::exec::LaunchOptions& options, const SeenLaunches* observed) {
+  options.observe.hazards = runtime()->checks_hazards;
+  if (observed == nullptr) return;
+  options.observe.hazards = options.observe.hazards || observed->wants_hazards();
+  options.observe.profile = observed->wants_profile();
+}
+
+/// The environment asks for hazards in the log, a program for its own record.
+void tell_seen(const gpu::exec::Observations& seen, SeenLaunches* observed,
+               const KernelLaunch& launch) {
+  for (const gpu::exec::Fault& hazard : seen.hazards) {
+    if (runtime()->checks_hazards) log_line(hazard.text());
+  }
+  if (observed != nullptr) observed->add(launch.function->info.name, seen);
+}
+
 CUresult run(const std::shared_ptr<Context>& current, const KernelLaunch& launch, Course& course) {
   Runtime& all = *runtime();
   // A graph's kernel runs where its module is, whichever stream the graph was given to.
@@ -157,7 +174,8 @@ CUresult run(const std::shared_ptr<Context>& current, const KernelLaunch& launch
     if (launch.function->info.reads_timer) options.begin_ns = course.begin_of(launch);
   }
   gpu::exec::Observations seen;
-  options.observe.hazards = all.checks_hazards;
+  const auto observed = device.observing.current();
+  set_observe(options, observed.get());
   options.observations = &seen;
 
   ++device.launches;
@@ -174,8 +192,7 @@ CUresult run(const std::shared_ptr<Context>& current, const KernelLaunch& launch
     elapsed = course.add(device, launch, counts);
   }
   if (all.kernel_times != nullptr) all.kernel_times->add(launch.function->info.name, elapsed);
-  for (const gpu::exec::Fault& hazard : seen.hazards)
-    log_line(hazard.text());
+  tell_seen(seen, fault ? observed.get() : nullptr, launch);
   if (!fault) {
     log_line(fault.error().what);
     return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;

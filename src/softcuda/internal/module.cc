@@ -10,7 +10,7 @@
 
 #include "common/parse.h"
 #include "cuda/fatbin.h"
-#include "gpu/exec/origin.h"
+#include "gpu/ptx/origin.h"
 #include "gpu/ptx/parser.h"
 #include "gpu/ptx/verifier.h"
 #include "softcuda/internal/images.h"
@@ -152,7 +152,7 @@ PtxVersion version_of(std::string_view text) {
 }
 
 CUresult parse(const std::string& text, gpu::ptx::Module& module, std::string& log) {
-  if (const auto origin = gpu::exec::check_origin(text); !origin) {
+  if (const auto origin = gpu::ptx::check_origin(text); !origin) {
     log = origin.error().what;
     return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
   }

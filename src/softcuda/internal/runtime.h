@@ -29,6 +29,7 @@
 #include "gpu/exec/program.h"
 #include "softcuda/internal/event_clock.h"
 #include "softcuda/internal/kernel_times.h"
+#include "softcuda/internal/observing.h"
 #include "softcuda/internal/time_model.h"
 #include "softcuda/internal/timeline.h"
 #include "softcuda/telemetry/log.h"
@@ -522,6 +523,7 @@ class Device {
   Busy busy;
   const std::shared_ptr<MemoryPool> default_pool = std::make_shared<MemoryPool>();
   std::atomic<std::uint64_t> launches{0};  // kernels that the executor ran or refused at run time
+  Observing observing;
 
   std::mutex mutex;
   std::shared_ptr<Context> primary;  // guarded by mutex

@@ -3,6 +3,10 @@
 
 #include <cstddef>
 
+namespace kansoku {
+enum class Isa : unsigned char;  // of common/isa.h, which the loops must not include
+}
+
 namespace kansoku::stats::internal {
 
 /// Rows that are worked on at a time. Feature-major, one block of 16 features and its weighted copy
@@ -57,12 +61,8 @@ struct MixtureKernels {
 /// NaN can follow from it.
 inline constexpr double kLogFloor = -5e299;
 
-enum class MixtureIsa : unsigned char { kV2, kV3, kV4 };  // x86-64-v2, -v3, -v4
-
-/// The widest that this machine has.
-[[nodiscard]] MixtureIsa best_mixture_isa();
 /// The loops for an instruction set; calling those of a wider one than the machine's crashes.
-[[nodiscard]] const MixtureKernels& mixture_kernels(MixtureIsa isa);
+[[nodiscard]] const MixtureKernels& mixture_kernels(Isa isa);
 /// The loops for this machine.
 [[nodiscard]] const MixtureKernels& mixture_kernels();
 

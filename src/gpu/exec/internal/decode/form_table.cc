@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/exec/internal/decode/form_table.h"
 
-#include <cpuid.h>
-
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -12,8 +10,6 @@
 
 namespace kansoku::gpu::exec {
 namespace {
-
-constexpr std::array<std::string_view, 3> kIsaNames{"x86-64-v2", "x86-64-v3", "x86-64-v4"};
 
 void add_form(void* context, const char* op, const char* suffixes, const char* shape, Handler run,
               Handler combined) {
@@ -40,36 +36,6 @@ std::vector<Form> make_forms(Isa isa) {
             [](const Form& a, const Form& b) { return a.name < b.name; });
   return forms;
 }
-
-}  // namespace
-
-std::string_view isa_name(Isa isa) {
-  return kIsaNames[static_cast<std::size_t>(isa)];
-}
-
-std::optional<Isa> isa_from_name(std::string_view name) {
-  const auto found = std::find(kIsaNames.begin(), kIsaNames.end(), name);
-  if (found == kIsaNames.end()) return std::nullopt;
-  return static_cast<Isa>(found - kIsaNames.begin());
-}
-
-/// Conversions of halves: not every compiler's __builtin_cpu_supports knows them.
-static bool has_f16c() {
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
-}
-
-Isa best_isa() {
-  const bool has_v3 = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 &&
-                      __builtin_cpu_supports("bmi2") != 0 && has_f16c();
-  const bool has_v4 =
-      __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
-      __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0;
-  if (!has_v3) return Isa::kV2;
-  return has_v4 ? Isa::kV4 : Isa::kV3;
-}
-
-namespace {
 
 std::vector<Form>& table(Isa isa) {
   using Tables = std::array<std::vector<Form>, 3>;

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "common/isa.h"
 #include "gpu/exec/internal/decode/code.h"
-#include "gpu/exec/isa.h"
 
 namespace kansoku::gpu::exec {
 

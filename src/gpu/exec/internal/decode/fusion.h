@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "common/isa.h"
 #include "gpu/exec/internal/decode/compiled.h"
-#include "gpu/exec/isa.h"
 
 namespace kansoku::gpu::exec {
 

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "common/isa.h"
 #include "gpu/exec/internal/ops/matrix_site.h"
-#include "gpu/exec/isa.h"
 
 namespace kansoku::gpu::exec {
 

@@ -5,10 +5,10 @@
 #include <memory>
 #include <vector>
 
+#include "common/isa.h"
 #include "gpu/exec/cost.h"
 #include "gpu/exec/internal/decode/compiled.h"
 #include "gpu/exec/internal/warp_context.h"
-#include "gpu/exec/isa.h"
 
 namespace kansoku::gpu::exec {
 

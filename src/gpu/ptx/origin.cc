@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "gpu/exec/origin.h"
+#include "gpu/ptx/origin.h"
 
 #include <fmt/format.h>
 
-namespace kansoku::gpu::exec {
+namespace kansoku::gpu::ptx {
 namespace {
 
 /// The name behind the first `.entry`; empty if there is none.
@@ -34,4 +34,4 @@ Result<void> check_origin(std::string_view untrusted) {
                            first_kernel(untrusted))};
 }
 
-}  // namespace kansoku::gpu::exec
+}  // namespace kansoku::gpu::ptx

@@ -5,10 +5,10 @@
 #include <optional>
 #include <string_view>
 
-namespace kansoku::gpu::exec {
+namespace kansoku {
 
-/// Which instruction set the lane loops were compiled for. All give the same bits; only sin and cos
-/// of angles beyond 2^17 are the mathematical library's, which may differ from machine to machine.
+/// Instruction sets of processors, each with all of those before it. Hot loops are compiled once
+/// for each and give the same bits with all; the owner of the loops names exceptions.
 enum class Isa : std::uint8_t { kV2, kV3, kV4 };
 
 /// "x86-64-v3"; any thread.
@@ -17,4 +17,4 @@ enum class Isa : std::uint8_t { kV2, kV3, kV4 };
 /// The best that this machine has.
 [[nodiscard]] Isa best_isa();
 
-}  // namespace kansoku::gpu::exec
+}  // namespace kansoku
