@@ -12,6 +12,7 @@ One process a rank; launch.sh starts them. Needs: apt install python3-torch libo
   COUNTS[]        folder: each rank writes what it truly called, for comparison with a trace
   STEP_LOG[]      folder: each rank writes the end of every step, CLOCK_BOOTTIME nanoseconds, one line each
 """
+import datetime
 import json
 import multiprocessing
 import os
@@ -155,6 +156,14 @@ def calibrate(step, step_seconds):
         print(f"fault {FAULT} on rank {RANK}: {fault_seconds.value * 1000:.1f} ms a step", flush=True)
 
 
+def leave_together(store, ranks):
+    """Rank 0 serves the store of the job. It leaves last: without it, a thread of each other rank turns in a circle until its rank ends."""
+    if RANK != 0:
+        store.set(f"rank {RANK} leaves", "yes")
+    elif ranks > 1:
+        store.wait([f"rank {rank} leaves" for rank in range(1, ranks)], datetime.timedelta(minutes=2))
+
+
 def main():
     dist.init_process_group("gloo")
     torch.manual_seed(0)
@@ -198,7 +207,9 @@ def main():
     if RANK == 0:
         median = sorted(step_seconds)[len(step_seconds) // 2]
         print(f"trained {step} steps, median {median * 1000:.1f} ms, loss {float(loss):.4f}", flush=True)
+    store, ranks = dist.distributed_c10d._get_default_store(), dist.get_world_size()
     dist.destroy_process_group()
+    leave_together(store, ranks)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """Does as a newcomer on a fresh Debian: a root of its own made by debootstrap, with git and make alone, in which `make demo`, the
-commands of README.md and each command that Kansoku suggests after "next:" are run.
+commands of README.md, each command that Kansoku suggests after "next:", and every target of the Makefile and command of kansoku that
+the pages name are run, as far as the tables of walk.py say.
 
   run.py [--root FOLDER] [--suite bookworm] [--mirror URL] [--test] [--keep]   prints a transcript; ends with 1 if a command failed
+  run.py --list                                                                prints the tables, and runs nothing
 Needs root, debootstrap and the network (apt). Takes half an hour. Nothing outside of the folder is changed; what is mounted in it is
 gone with this process.
 """
@@ -17,6 +19,8 @@ import sys
 import time
 
 sys.dont_write_bytecode = True
+import walk  # noqa: E402
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 HOME = "root/kansoku"  # of the clone, in the new root
@@ -39,6 +43,7 @@ def parse():
     parser.add_argument("--mirror", default="http://deb.debian.org/debian")
     parser.add_argument("--test", action="store_true", help="`make test`, too: another half an hour")
     parser.add_argument("--keep", action="store_true", help="leave the root there afterwards")
+    parser.add_argument("--list", action="store_true", help="how far each target and command is walked, and why no further")
     return parser.parse_args()
 
 
@@ -150,6 +155,8 @@ def run_all(newcomer, with_tests):
             newcomer.failed.append(f"only {len(commands)} commands in README.md and {done} hints: this program reads them wrongly")
         if len(newcomer.hints) > done:
             print(f"{len(newcomer.hints) - done} further hints were not tried\n")
+        for command in walk.typed():
+            newcomer.type(command)
     finally:
         os.killpg(job.pid, signal.SIGKILL)
         job.wait()
@@ -157,8 +164,17 @@ def run_all(newcomer, with_tests):
         newcomer.type("make test")
 
 
+def show_tables():
+    for begin, table in (("make ", walk.TARGETS), ("kansoku ", walk.KANSOKU)):
+        for name, row in table.items():
+            print(f"{begin + name:28} {'; '.join(row.commands) or 'at the beginning'}{'   # ' + row.why if row.why else ''}")
+    return 0
+
+
 def main():
     options = parse()
+    if options.list:
+        return show_tables()
     if os.geteuid() != 0 or not shutil.which("debootstrap"):
         print("fresh-root: needs root and debootstrap (apt-get install debootstrap)", file=sys.stderr)
         return 3
