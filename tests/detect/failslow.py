@@ -25,8 +25,10 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-DATA = pathlib.Path(os.environ.get("KANSOKU_DATA", ROOT.parent / "shared" / "data")) / "failslow"
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import kit  # noqa: E402
+
+DATA = pathlib.Path(os.environ.get("KANSOKU_DATA", os.path.join(kit.ROOT, "../shared/data"))) / "failslow"
 TIMERS = ["data_ms", "compute_ms", "comm_ms", "wait_ms"]
 KEPT = ["rank", "step", *TIMERS, "step_ms"]
 
@@ -69,17 +71,17 @@ class Detect:
             path = self.folder / (table.name + ".model")
             done = self.run("fit", table, "-o", path)
             if done.returncode != 0:
-                sys.exit(f"fit {table.name}: {done.stderr}")
+                raise kit.Wrong(f"fit {table.name}: {done.stderr}")
             self.models[table] = path
         return self.models[table]
 
     def score(self, table, model=None):
         done = self.run("score", table, "--json", *(["--model", self.model(model)] if model else []))
         if done.returncode not in (0, 10):
-            sys.exit(f"score {table.name}: {done.stderr}")
+            raise kit.Wrong(f"score {table.name}: {done.stderr}")
         verdict = json.loads(done.stdout)
         if (done.returncode == 10) != bool(verdict["incidents"]):
-            sys.exit(f"score {table.name}: exit status {done.returncode} with {len(verdict['incidents'])} incidents")
+            raise kit.Wrong(f"score {table.name}: exit status {done.returncode} with {len(verdict['incidents'])} incidents")
         return verdict
 
 
@@ -123,14 +125,12 @@ def judge(run, verdict, permutation):
     return verdict["named_ranks"] == [permutation[run["victim"]]]
 
 
-def main():
+def main(report):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kansoku")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    if not (DATA / "index.json").is_file():
-        print(f"skipped: no {DATA}")
-        return 77
+    kit.need((DATA / "index.json").is_file(), f"no {DATA}")
     index = json.loads((DATA / "index.json").read_text(encoding="utf-8"))
     runs = index["runs"] if isinstance(index, dict) else index
     permutation = list(range(16))
@@ -178,11 +178,9 @@ def main():
                 failures += [f"{run['file']}: healthy: {one}" for one in found]
             victim = "-" if run["victim"] is None else str(permutation[run["victim"]])
             print(f"{run['file'][:-7]:<18}{victim:>7}  {cells[0]:<14}{cells[1]:<18}{cells[2]:<16}{cells[3]:<18}{healthy}")
-    for failure in failures:
-        print("FAILED", failure)
     print(f"{len(runs)} runs, {counts['healthy']} healthy scores, {len(failures)} failures")
-    return 1 if failures else 0
+    report.judge("runs", failures or ([] if runs and counts["healthy"] else ["there are none"]))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    kit.run(main)

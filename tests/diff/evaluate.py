@@ -12,37 +12,27 @@ for the recordings. Null pairs are restarts; every third one has other numbers i
 anything or a change that must be found is not.
 """
 import argparse
-import json
 import os
 import subprocess
 import sys
 import tempfile
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import kit  # noqa: E402
+from kit import ROOT  # noqa: E402
 
 
-class Score:
-    def __init__(self):
-        self.wrong = 0
+class Score(kit.Table):
+    def __init__(self, title):
+        super().__init__(title, "pair", "wanted", "right", "seen")
 
-    def row(self, pair, wanted, right, seen, must=True):
-        if must and not right:
-            self.wrong += 1
-        word = "yes" if right else ("no" if must else "no (may be)")
-        print(f"| {pair} | {wanted} | {word} | {seen} |", flush=True)
-
-
-def head(title):
-    print(f"\n{title}\n\n| pair | wanted | right | seen |\n|---|---|---|---|", flush=True)
+    def pair(self, pair, wanted, right, seen, must=True):
+        self.row(pair, wanted, "yes" if right else ("no" if must else "no (may be)"), seen, right=right or not must)
 
 
 def compare(options, before, after):
     sides = [word for file in before for word in ("--base", file)] + [word for file in after for word in ("--new", file)]
-    done = subprocess.run([options.kansoku, "diff", "--json"] + sides, capture_output=True, text=True, check=False)
-    if done.returncode not in (0, 10, 11):
-        raise SystemExit(f"kansoku diff: status {done.returncode}: {done.stderr}")
-    return json.loads(done.stdout)
+    return kit.answer(options.kansoku, "diff", "--json", *sides)
 
 
 def significant(diff):
@@ -61,7 +51,7 @@ def seen(diff):
 
 
 def null_row(score, name, diff):
-    score.row(name, "nothing", diff["verdict"] in ("nothing_significant", "machine"), seen(diff))
+    score.pair(name, "nothing", diff["verdict"] in ("nothing_significant", "machine"), seen(diff))
 
 
 def names_of(diff):
@@ -75,9 +65,8 @@ class SoftGpu:
         self.options, self.folder, self.clock = options, folder, clock
         self.job = options.job
         if not self.job:
-            self.job = os.path.join(folder, "job")
-            subprocess.run([os.path.join(ROOT, "share/softgpu/softgpu-clang"), "-o", self.job, os.path.join(ROOT, "examples/diff/job.cu")], check=True,
-                           env=dict(os.environ, KANSOKU=options.kansoku))
+            kit.need_clang()
+            self.job = kit.compile_for_device(options.kansoku, os.path.join(folder, "job"), os.path.join(ROOT, "examples/diff/job.cu"))
 
     def run(self, name, *arguments):
         path = os.path.join(self.folder, f"{self.clock}-{name}.json")
@@ -88,30 +77,31 @@ class SoftGpu:
 def planted_rows(options, score, gpu, slow, must):
     before = gpu.run("before")
     diff = compare(options, [before], [gpu.run("slow", "--slow", str(slow))])
-    score.row(f"`rope` {slow / 10:g} % more work", "rope slower, alone", names_of(diff) == {"rope": "slower"}, seen(diff), must)
+    score.pair(f"`rope` {slow / 10:g} % more work", "rope slower, alone", names_of(diff) == {"rope": "slower"}, seen(diff), must)
     diff = compare(options, [before], [gpu.run("batch", "--batch", "32")])
-    score.row("twice the batch", "grids x2, no kernel by itself",
+    score.pair("twice the batch", "grids x2, no kernel by itself",
               bool(diff["batch"]) and abs(diff["batch"]["factor"] - 2) < 0.02 and
               not [row for row in significant(diff) if row["kind"] == "kernel"], seen(diff))
     diff = compare(options, [before], [gpu.run("build", "--build", "new")])
     found = names_of(diff)
     renamed = [row["after_name"] for row in diff["rows"] if row["match"] in ("template", "place")]
-    score.row("another build", "dropout gone, matmul<32> for matmul<16>, softmax_fused",
+    score.pair("another build", "dropout gone, matmul<32> for matmul<16>, softmax_fused",
               "removed" in found.values() and "matmul<32>" in renamed and ("softmax_fused" in found or "softmax_fused" in renamed), seen(diff))
 
 
-def evaluate_model(options, folder, score):
-    head("The model clock: device times are exact")
+def evaluate_model(options, folder):
+    score = Score("The model clock: device times are exact")
     gpu = SoftGpu(options, folder, "model")
     planted_rows(options, score, gpu, 22, True)
     for i in range(options.null):
         other = ["--renumber"] if i % 3 == 2 else []
         null_row(score, f"restart {i + 1}{', renumbered' if other else ''}",
                  compare(options, [gpu.run("null-a")], [gpu.run("null-b", *other)]))
+    return score
 
 
-def evaluate_wall(options, folder, score):
-    head("The wall clock of the software device")
+def evaluate_wall(options, folder):
+    score = Score("The wall clock of the software device")
     gpu = SoftGpu(options, folder, "wall")
     planted_rows(options, score, gpu, 100, False)
     files = [gpu.run(f"null-{i}", *(["--renumber"] if i % 3 == 2 else [])) for i in range(options.null + 1)]
@@ -123,38 +113,39 @@ def evaluate_wall(options, folder, score):
         after.append(gpu.run(f"many-after-{i}", "--slow", "100"))
     diff = compare(options, before, after)
     rope = next(row for row in diff["rows"] if row["name"] == "rope")["call_ms"]
-    score.row(f"`rope` 10 % more work, {options.runs} runs a side in turn", "rope slower, alone", names_of(diff) == {"rope": "slower"},
+    score.pair(f"`rope` 10 % more work, {options.runs} runs a side in turn", "rope slower, alone", names_of(diff) == {"rope": "slower"},
               f"{seen(diff)}; rope x{rope['ratio']:.3f} ({rope['low']:.3f} .. {rope['high']:.3f})", False)
     half = options.runs // 2
     null_row(score, f"{half} equal runs a side", compare(options, before[:half], before[half:2 * half]))
+    return score
 
 
 def record_ddp(options, folder, name, **environment):
     path = os.path.join(folder, f"ddp-{name}.pftrace")
-    subprocess.run([options.kansoku, "record", "-q", "--force", "--probes", "default,torch-ops", "-o", path, "--",
-                    os.path.join(ROOT, "examples/ddp/launch.sh")], check=True, stdout=subprocess.DEVNULL,
-                   env=dict(os.environ, RANKS="2", STEPS="160", **environment))
+    done = kit.record(options.kansoku, path, "-q", "--force", "--probes", "default,torch-ops", of=[os.path.join(ROOT, "examples/ddp/launch.sh")],
+                      env=dict(os.environ, RANKS="2", STEPS="160", **environment))
+    kit.expect(done.returncode == 0, f"status {done.returncode}: {done.stderr[-2000:]}")
     return path
 
 
-def evaluate_ddp(options, folder, score):
-    head("Two ranks of PyTorch on processors")
+def evaluate_ddp(options, folder):
+    score = Score("Two ranks of PyTorch on processors")
     before = record_ddp(options, folder, "before")
     diff = compare(options, [before], [record_ddp(options, folder, "batch", BATCH="16")])
-    score.row("twice the batch", "every call longer", any(common["lane"] == "main thread" for common in diff["common"]), seen(diff), False)
+    score.pair("twice the batch", "every call longer", any(common["lane"] == "main thread" for common in diff["common"]), seen(diff), False)
     diff = compare(options, [before], [record_ddp(options, folder, "layers", LAYERS="3")])
-    score.row("3 layers for 2", "aten::mm more calls", "more calls" in names_of(diff).get("aten::mm", ""), seen(diff))
+    score.pair("3 layers for 2", "aten::mm more calls", "more calls" in names_of(diff).get("aten::mm", ""), seen(diff))
     files = [before] + [record_ddp(options, folder, f"null-{i}") for i in range(options.null)]
     for i in range(options.null):
         null_row(score, f"restart {i + 1}", compare(options, [files[i]], [files[i + 1]]))
+    return score
 
 
-def evaluate_gpu(options, folder, score):
+def evaluate_gpu(options, folder):
     """`rope` has 9 % of the step: 10 % more must be found in every pair."""
     sys.path.insert(0, os.path.join(ROOT, "tests/data/diff"))
-    sys.dont_write_bytecode = True
     import make  # noqa: PLC0415
-    print("\nProfiles with a GPU's noise\n\n| `rope` slower by | pairs | found | something else |\n|---|---|---|---|", flush=True)
+    table = kit.Table("Profiles with a GPU's noise", "`rope` slower by", "pairs", "found", "something else")
     before, after = os.path.join(folder, "gpu-a.json"), os.path.join(folder, "gpu-b.json")
     for percent in (0, 3, 5, 7, 10, 15):
         found = others = 0
@@ -164,14 +155,15 @@ def evaluate_gpu(options, folder, score):
             names = names_of(compare(options, [before], [after]))
             found += names.get("rope") == "slower"
             others += any(name != "rope" for name in names)
-        score.wrong += others + (found if percent == 0 else 0) + (2 * options.null - found if percent >= 10 else 0)
-        print(f"| {percent} % | {2 * options.null} | {found} | {others} |", flush=True)
+        table.wrong += others + (found if percent == 0 else 0) + (2 * options.null - found if percent >= 10 else 0)
+        table.row(f"{percent} %", 2 * options.null, found, others)
+    return table
 
 
 PARTS = {"gpu": evaluate_gpu, "model": evaluate_model, "wall": evaluate_wall, "ddp": evaluate_ddp}
 
 
-def main():
+def main(report):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", choices=[*PARTS, "all"])
     parser.add_argument("--kansoku", default=os.path.join(ROOT, "build/kansoku"))
@@ -179,18 +171,17 @@ def main():
     parser.add_argument("--null", type=int, default=10)
     parser.add_argument("--runs", type=int, default=8)
     parser.add_argument("--keep")
+    parser.add_argument("--again", action="store_true", help="parts that are done at this commit, too")
     options = parser.parse_args()
     options.kansoku = os.path.realpath(options.kansoku)
-    score = Score()
     with tempfile.TemporaryDirectory(prefix="kansoku-diff-") as own:
         folder = options.keep or own
         os.makedirs(folder, exist_ok=True)
-        for name, part in PARTS.items():
-            if options.part in (name, "all"):
-                part(options, folder, score)
-    print(f"\ndiff-eval wrong={score.wrong}")
-    return 1 if score.wrong else 0
+        plan = [kit.Part([name, options.null, options.runs], name, lambda part=part: part(options, folder)) for name, part in PARTS.items()
+                if options.part in (name, "all")]
+        kit.Parts(os.path.join(ROOT, "build/diff")).run_tables(plan, report, options.again)
+
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    kit.run(main)

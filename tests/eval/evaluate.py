@@ -16,8 +16,9 @@ import sys
 import tempfile
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import kit  # noqa: E402
+
 KINDS = ["input", "input_cpu", "forward", "optimizer", "worker", "checkpoint"]
 
 
@@ -55,7 +56,7 @@ def hits(options):
     from_20 = [share for share in shares if share >= 0.2]
     total = sum(right[share] for share in from_20)
     print(f"eval hits_from_20_percent right={total} of={4 * len(from_20)}")
-    return 0 if total >= 0.9 * 4 * len(from_20) else 1
+    return total >= 0.9 * 4 * len(from_20)
 
 
 def kinds(options):
@@ -66,7 +67,7 @@ def kinds(options):
         right += status == 0
         print(f"| {kind} | {'yes' if status == 0 else 'no'} | {described(diagnosis)} |", flush=True)
     print(f"eval kinds right={right} of={len(KINDS)}")
-    return 0 if right == len(KINDS) else 1
+    return right == len(KINDS)
 
 
 def clean(options):
@@ -76,7 +77,7 @@ def clean(options):
         right += status == 0
         print(f"clean: {described(diagnosis)}, median step {diagnosis['steps'].get('median_ms', 0):.1f} ms", flush=True)
     print(f"eval clean right={right} of={options.runs} seconds={options.seconds}")
-    return 0 if right == options.runs else 1
+    return right == options.runs
 
 
 def plain(options):
@@ -85,21 +86,20 @@ def plain(options):
         with tempfile.TemporaryDirectory(prefix="kansoku-eval-") as folder:
             trace = os.path.join(folder, "run.pftrace")
             environment = dict(os.environ, SECONDS=str(options.seconds), RANKS="4", FAULT="none")
-            subprocess.run([options.kansoku, "record", "-q", "-o", trace, "--", os.path.join(ROOT, "examples/ddp/launch.sh")],
-                           env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False,
-                           timeout=options.seconds * 4 + 120)
+            kit.record(options.kansoku, trace, "-q", of=[os.path.join(kit.ROOT, "examples/ddp/launch.sh")], env=environment,
+                       timeout=options.seconds * 4 + 120)
             done = subprocess.run([options.kansoku, "diagnose", "--json", trace], capture_output=True, text=True, check=False)
             diagnosis = json.loads(done.stdout) if done.stdout else {"broken": True, "findings": [], "steps": {}}
             right += done.returncode == 0
             print(f"plain: {described(diagnosis)}, {diagnosis['steps'].get('count', 0)} steps", flush=True)
     print(f"eval plain right={right} of={options.runs} seconds={options.seconds}")
-    return 0 if right == options.runs else 1
+    return right == options.runs
 
 
-def main():
+def main(report):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["hits", "kinds", "clean", "plain"])
-    parser.add_argument("--kansoku", default=os.path.join(ROOT, "build/kansoku"))
+    parser.add_argument("--kansoku", default=os.path.join(kit.ROOT, "build/kansoku"))
     parser.add_argument("--seconds", type=int, default=0)
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--shares", default="0.1,0.2,0.5,1.0")
@@ -108,10 +108,10 @@ def main():
     options = parser.parse_args()
     options.seconds = options.seconds or (60 if options.what == "plain" else 15)
     started = time.monotonic()
-    status = {"hits": hits, "kinds": kinds, "clean": clean, "plain": plain}[options.what](options)
+    is_good = {"hits": hits, "kinds": kinds, "clean": clean, "plain": plain}[options.what](options)
     print(f"eval took_s={time.monotonic() - started:.0f}")
-    sys.exit(status)
+    report.judge(options.what, 0 if is_good else ["too many are wrong"])
 
 
 if __name__ == "__main__":
-    main()
+    kit.run(main)

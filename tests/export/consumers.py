@@ -15,34 +15,21 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import ssl
 import subprocess
 import sys
 import tempfile
 import threading
-import time
 import urllib.parse
 import urllib.request
 
-sys.dont_write_bytecode = True
-sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../harness"))
-from ports import hold_port, number_of  # noqa: E402
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import kit  # noqa: E402
+from kit import expect, need_tool  # noqa: E402
+from kit.ports import hold_port, number_of  # noqa: E402
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-SKIP = 77
 LIMIT_S = 300  # of waiting for another program; only a failing test waits so long
 JOB = 'train "a\\b" ü\nx'
-
-
-def skip(reason):
-    print(f"skipped: {reason}")
-    sys.exit(SKIP)
-
-
-def expect(condition, what):
-    if not condition:
-        sys.exit(f"failed: {what}")
 
 
 def output(exporter, mode):
@@ -50,7 +37,7 @@ def output(exporter, mode):
 
 
 def promtool(exporter):
-    tool = shutil.which("promtool") or skip("promtool not found (apt-get install prometheus)")
+    tool = need_tool("promtool", "prometheus")
     for text, is_good in ((output(exporter, "text"), True), (b"kansoku_x{a=1} 2\n", False)):
         done = subprocess.run([tool, "check", "metrics"], input=text, capture_output=True, check=False)
         words = (done.stdout + done.stderr).decode()
@@ -69,8 +56,8 @@ class Prometheus:
         config.write_text("global: {scrape_interval: 1s}\nscrape_configs:\n- job_name: kansoku\n  honor_labels: true\n"
                           f"  static_configs: [{{targets: ['{target}']}}]\n", encoding="utf-8")
         self.log = (folder / "log").open("wb")
-        self.process = subprocess.Popen([tool, f"--config.file={config}", f"--storage.tsdb.path={folder}/data",
-                                         f"--web.listen-address={self.address}"], stdout=self.log, stderr=subprocess.STDOUT)
+        self.process = kit.Job([tool, f"--config.file={config}", f"--storage.tsdb.path={folder}/data",
+                                f"--web.listen-address={self.address}"], "SIGTERM", stdout=self.log, stderr=subprocess.STDOUT)
 
     def get(self, path, **parameters):
         address = f"http://{self.address}{path}?{urllib.parse.urlencode(parameters)}"
@@ -78,29 +65,21 @@ class Prometheus:
             return json.load(answer)["data"]
 
     def wait_for(self, query):
-        end = time.monotonic() + LIMIT_S
-        while time.monotonic() < end and self.process.poll() is None:
+        def samples():
             try:
-                if result := self.get("/api/v1/query", query=query)["result"]:
-                    return result
+                return self.get("/api/v1/query", query=query)["result"]
             except OSError:
-                pass  # not up yet
-            time.sleep(0.2)  # allowed: the pause of a poll loop
-        return []
+                return None  # not up yet
+        return self.process.wait_for(samples, query, LIMIT_S, 0.2)
 
     def end(self):
-        self.process.terminate()
-        try:
-            self.process.wait(10)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        self.process.end()
         self.log.close()
         self.port.close()
 
 
 def prometheus(exporter):
-    tool = shutil.which("prometheus") or skip("prometheus not found (apt-get install prometheus)")
+    tool = need_tool("prometheus", "prometheus")
     wanted = {re.split(rb"[{ ]", line)[0].decode() for line in output(exporter, "openmetrics").splitlines() if line[:1] != b"#"}
     wanted.add("kansoku_export_dropped_series_total")  # what is published on a board has it
     with tempfile.TemporaryDirectory() as folder, \
@@ -109,8 +88,6 @@ def prometheus(exporter):
         peer = Prometheus(tool, pathlib.Path(folder), f"127.0.0.1:{port}")
         try:
             result = peer.wait_for("kansoku_step_mean_seconds")
-            log = (pathlib.Path(folder) / "log").read_text(encoding="utf-8", errors="replace")
-            expect(result, f"prometheus got no sample within {LIMIT_S} s: {log[-2000:]}")
             labels = [(row["metric"]["job"], row["metric"]["rank"]) for row in result]
             expect(sorted(labels) == [(JOB, "0"), (JOB, "1")], f"labels are {labels}")
             names = set(peer.get("/api/v1/label/__name__/values"))
@@ -120,16 +97,18 @@ def prometheus(exporter):
             unit = peer.get("/api/v1/metadata", metric="kansoku_step_mean_seconds")["kansoku_step_mean_seconds"][0]["unit"]
             expect(unit == "seconds", f"the unit is {unit!r}: not read as OpenMetrics")
             print(f"prometheus scraped {len(names)} names")
+        except kit.Wrong:
+            print((pathlib.Path(folder) / "log").read_text(encoding="utf-8", errors="replace")[-2000:])
+            raise
         finally:
             peer.end()
             served.stdin.close()
 
 
 def otlp(exporter):
-    node = shutil.which("node") or skip("node not found (apt-get install nodejs)")
-    module = ROOT / "build/npm/node_modules/@opentelemetry/otlp-transformer/build/src/generated/root.js"
-    if not module.is_file():
-        skip("@opentelemetry/otlp-transformer not found (make deps-otlp)")
+    node = need_tool("node", "nodejs")
+    module = os.path.join(kit.ROOT, "build/npm/node_modules/@opentelemetry/otlp-transformer/build/src/generated/root.js")
+    kit.need(os.path.isfile(module), "@opentelemetry/otlp-transformer not found (make deps-otlp)")
     program = ("const {opentelemetry: {proto}} = require(process.argv[1]);"
                "const T = proto.collector.metrics.v1.ExportMetricsServiceRequest;"
                "const message = T.decode(require('fs').readFileSync(0));"
@@ -137,7 +116,7 @@ def otlp(exporter):
                "process.stdout.write(JSON.stringify({bytes: again.length, message: T.toObject ? "
                "T.toObject(message, {longs: String}) : message}));")
     bytes_out = output(exporter, "otlp")
-    done = subprocess.run([node, "-e", program, str(module)], input=bytes_out, capture_output=True, check=False)
+    done = subprocess.run([node, "-e", program, module], input=bytes_out, capture_output=True, check=False)
     expect(done.returncode == 0, done.stderr.decode())
     read = json.loads(done.stdout)
     # Fields that the decoder does not know would be lost on the way back.
@@ -207,7 +186,7 @@ def webhook(exporter):
 
 
 def tls(exporter):
-    openssl = shutil.which("openssl") or skip("openssl not found (apt-get install openssl)")
+    openssl = need_tool("openssl", "openssl")
     with tempfile.TemporaryDirectory() as folder:
         certificate, key = f"{folder}/certificate.pem", f"{folder}/key.pem"
         subprocess.run([openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-out", certificate, "-keyout", key, "-days", "2",
@@ -233,10 +212,10 @@ def tls(exporter):
     print("https only to whom it trusts")
 
 
-def main():
+def main(report):
     mode, exporter = sys.argv[1:3]
-    {"promtool": promtool, "prometheus": prometheus, "otlp": otlp, "webhook": webhook, "tls": tls}[mode](exporter)
+    report.part(mode, {"promtool": promtool, "prometheus": prometheus, "otlp": otlp, "webhook": webhook, "tls": tls}[mode], exporter)
 
 
 if __name__ == "__main__":
-    main()
+    kit.run(main)

@@ -20,9 +20,9 @@ import threading
 import time
 import unittest
 
-sys.dont_write_bytecode = True
-sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../harness"))
-from ports import hold_port, number_of  # noqa: E402
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import kit  # noqa: E402
+from kit.ports import hold_port, number_of  # noqa: E402
 
 KANSOKU = FLEET_HOSTS = ""
 PATIENCE_S = 600  # of any wait: only a broken program takes so long
@@ -35,12 +35,7 @@ def nats_server():
 
 def poll(condition):
     """Looks until the condition is fulfilled; gives what it gave."""
-    until = time.monotonic() + PATIENCE_S
-    while not (seen := condition()):
-        if time.monotonic() > until:
-            raise AssertionError(f"not so for {PATIENCE_S} s")
-        time.sleep(0.02)  # allowed: the pause of a poll loop
-    return seen
+    return kit.wait_for(condition, "a state", PATIENCE_S)
 
 
 class Server:
@@ -303,9 +298,12 @@ class Collect(unittest.TestCase):
         self.assertEqual(done.stdout, "")
 
 
-if __name__ == "__main__":
-    if nats_server() is None:
-        print("skipped: no nats-server (apt-get install nats-server)")
-        sys.exit(77)
+def main(_report):
+    global KANSOKU, FLEET_HOSTS
+    kit.need(nats_server(), "no nats-server (apt-get install nats-server)")
     KANSOKU, FLEET_HOSTS = sys.argv[1:3]
     unittest.main(argv=sys.argv[:1], verbosity=2)
+
+
+if __name__ == "__main__":
+    kit.run(main)

@@ -11,23 +11,18 @@ nothing of all that is here.
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 
-sys.dont_write_bytecode = True
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-SKIPPED = 77
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import kit  # noqa: E402
+from kit import ROOT, Wrong, need  # noqa: E402
 sys.path.insert(0, os.path.join(ROOT, "tests/cuda"))
 import rules as rules_program  # noqa: E402
 
 SAMPLES = ["vector_add", "matrix_product", "reduction", "scan", "histogram", "nbody", "streams", "graphs"]
 LIMIT_S = 600
-
-
-class Wrong(Exception):
-    pass
 
 
 def plain(name):
@@ -85,13 +80,9 @@ def counted(process):
     return rows
 
 
-def difference(got, want):
-    return [f"{name}: {got.get(name, 0)} seen, {want.get(name, 0)} run" for name in sorted(got | want) if got.get(name, 0) != want.get(name, 0)]
-
-
 class Bench:
     def __init__(self, build, folder):
-        self.kansoku, self.folder, self.done = os.path.join(build, "kansoku"), folder, 0
+        self.kansoku, self.folder = os.path.join(build, "kansoku"), folder
 
     def child(self, command, log, settings=()):
         own = ["KANSOKU_SOFTGPU_TIMES=1000", f"KANSOKU_SOFTGPU_LOG={log}", f"KANSOKU_SOFTGPU_COUNTS={log}.counts"]
@@ -104,14 +95,10 @@ class Bench:
         done = subprocess.run([self.kansoku, "cuda", "stat", "--json", "--quiet", "--budget", "0", "-o", out, *arguments], stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, text=True, errors="replace", timeout=LIMIT_S)
         if not os.path.exists(out):
-            if done.returncode == 3 or os.geteuid() != 0:
-                print("skipped: " + done.stderr.strip())
-                sys.exit(SKIPPED)
+            need(done.returncode != kit.NO_PERMISSION and os.geteuid() == 0, done.stderr.strip())
             raise Wrong(done.stderr[-1000:])
-        if done.returncode == SKIPPED:
-            return None
-        if done.returncode != 0:
-            raise Wrong(done.stdout[-500:] + done.stderr[-1000:])
+        need(done.returncode != 77, "the device has no such thing")
+        kit.expect(done.returncode == 0, done.stdout[-500:] + done.stderr[-1000:])
         with open(out, encoding="utf-8") as file:
             return json.load(file)
 
@@ -120,22 +107,20 @@ class Bench:
         log = os.path.join(self.folder, "log")
         open(log, "w", encoding="utf-8").close()
         result = self.stat("--", *self.child(command, log, settings))
-        if result is None:
-            return print(f"{title}: not run: the device has no such thing")
         with open(log, encoding="utf-8", errors="replace") as file:
             want = table(file.read())
         if len(result["processes"]) != 1:
-            raise Wrong(f"{title}: {len(result['processes'])} processes")
+            raise Wrong(f"{len(result['processes'])} processes")
         process, probes = result["processes"][0], result["probes"]
         got = counted(process)
-        counts = rules_program.read(f"{log}.counts.{process['pid']}")
+        counts = kit.read_counts(f"{log}.counts.{process['pid']}")
         calls = {name: tuple(numbers) for name, numbers in counts["call"].items()}
-        unrun = {} if own is None else rules_program.read(own)["unrun"]
+        unrun = {} if own is None else kit.read_counts(own)["unrun"]
         # Of launches the begin alone is seen: one that fails, or that an error keeps from running, counts.
         failed = {name: calls.get(name, (0, 0)) for name in BEGUN_ONLY}
         more = sum(begun - succeeded for begun, succeeded in failed.values()) + sum(n[0] for name, n in unrun.items() if name.startswith("kernel "))
         unknown = unrun.get("unknown_graph", [0])[0]
-        problems = [] if more or unknown else difference(got, want)
+        problems = [] if more or unknown else kit.differences(got, want)
         ran = sum(numbers[0] for numbers in counts["kernel"].values())
         if not unknown and sum(got.values()) != ran + more:
             problems.append(f"{sum(got.values())} launches seen, {ran} run and {more} failed")
@@ -156,11 +141,10 @@ class Bench:
         if not busy["is_known"] or not 0 <= busy["lower_s"] <= busy["upper_s"] <= busy["observed_s"]:
             problems.append(f"bounds {busy}")
         if problems:
-            raise Wrong(f"{title}:\n  " + "\n  ".join(problems[:20]))
+            raise Wrong("\n  ".join(problems[:20]))
         graphs = sum(kernel["by_graphs"] for kernel in process["kernels"])
         print(f"{title}: {sum(want.values())} launches of {len(want)} kernels equal the executor's, all named; {graphs} by graphs; "
               f"{len(process['functions'])} entry points equal the driver's; busy {busy['lower_s']:.3f} to {busy['upper_s']:.3f} of {busy['observed_s']:.3f} s")
-        self.done += 1
 
     def wait_until_it_launches(self, child):
         """Modules are loaded then, and graphs are made."""
@@ -174,60 +158,46 @@ class Bench:
         """In the middle: nothing that was not run."""
         log = os.path.join(self.folder, "log")
         open(log, "w", encoding="utf-8").close()
-        child = subprocess.Popen(self.child(command, log, settings), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        try:
+        with kit.Job(self.child(command, log, settings), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
             self.wait_until_it_launches(child)
             result = self.stat("-p", str(child.pid), "--for", "2s")
             child.wait(LIMIT_S)
-        finally:
-            if child.poll() is None:
-                child.kill()
-                child.wait()
         with open(log, encoding="utf-8", errors="replace") as file:
             want = table(file.read())
         if not result["processes"]:
-            raise Wrong(f"{title}: nothing was seen")
+            raise Wrong("nothing was seen")
         process = result["processes"][0]
         named = {name: count for name, count in counted(process).items() if not name.startswith("function@")}
         wrong = [f"{name}: {count} seen, {want.get(name, 0)} run" for name, count in named.items() if count > want.get(name, 0)]
         if wrong:
-            raise Wrong(f"{title}:\n  " + "\n  ".join(wrong[:20]))
+            raise Wrong("\n  ".join(wrong[:20]))
         # Of a graph that was made earlier nobody saw what it launches; a program may launch nothing else.
         launches, of_earlier = process["launches"], process["graph_launches_unknown"]
         if launches == 0 and of_earlier == 0:
-            raise Wrong(f"{title}: no launch was seen")
+            raise Wrong("no launch was seen")
         print(f"{title}: {launches} launches seen of {sum(want.values())}, no wrong name, {process['launches_unnamed']} "
               f"without one, {of_earlier} launches of graphs that were made earlier")
-        self.done += 1
 
 
 def samples(bench):
-    if shutil.which("clang++-19") is None:
-        print("samples: clang++-19 is missing")
-        return
+    kit.need_clang()
     for sample in SAMPLES:
-        program = os.path.join(bench.folder, sample)
-        subprocess.run([os.path.join(ROOT, "share/softgpu/softgpu-clang"), "-std=c++17", "-o", program,
-                        os.path.join(ROOT, f"examples/cuda_samples/{sample}.cu")], check=True, env=dict(os.environ, KANSOKU=bench.kansoku))
-        bench.whole(sample, [program])
+        yield sample, bench.whole, sample, [kit.compile_for_device(bench.kansoku, os.path.join(bench.folder, sample), "-std=c++17",
+                                                                   os.path.join(ROOT, f"examples/cuda_samples/{sample}.cu"))]
 
 
 def rules(bench):
-    if shutil.which("clang++-19") is None:
-        return print("rules: clang++-19 is missing")
+    kit.need_clang()
     os.environ["KANSOKU"] = bench.kansoku
-    program = rules_program.build(os.path.join(ROOT, "share/softgpu/softgpu-clang"), bench.folder)
+    program = rules_program.build(kit.softgpu.CLANG, bench.folder)
     for name in rules_program.sections():
         own = os.path.join(bench.folder, "rules." + name)
-        bench.whole("rules " + name, [program, name, own], own=own)
-    return None
+        yield "rules " + name, bench.whole, "rules " + name, [program, name, own], (), own
 
 
 def halide(bench):
-    if subprocess.run(["/usr/bin/python3", "-c", "import halide"], capture_output=True).returncode != 0:
-        print("halide: not installed")
-        return
-    bench.whole("halide", ["/usr/bin/python3", os.path.join(ROOT, "examples/halide/halide_demo.py")])
+    need(subprocess.run(["/usr/bin/python3", "-c", "import halide"], capture_output=True).returncode == 0, "not installed")
+    yield "halide", bench.whole, "halide", ["/usr/bin/python3", os.path.join(ROOT, "examples/halide/halide_demo.py")]
 
 
 def llama_programs():
@@ -238,9 +208,7 @@ def llama_programs():
         path = os.path.join(builds.CACHE, folder, "F32.gguf")
         if folder.startswith("models-") and os.path.exists(path):
             model = path
-    if model is None or not os.path.exists(program):
-        print("llama.cpp: not built (tests/llama/run.py build)")
-        return None
+    need(model and os.path.exists(program), "llama.cpp is not built (tests/llama/run.py build)")
     return [program, "text", model]
 
 
@@ -249,31 +217,27 @@ GRAPHS = (("graphs on", ()), ("graphs off", ("GGML_CUDA_DISABLE_GRAPHS=1",)))
 
 def llama(bench):
     command = llama_programs()
-    for title, settings in GRAPHS if command else ():
-        bench.whole(f"llama.cpp, {title}", [*command, "--tokens", "32"], ("KANSOKU_SOFTGPU_ARCH=sm_80", *settings))
+    for graphs, settings in GRAPHS:
+        title = f"llama.cpp, {graphs}"
+        yield title, bench.whole, title, [*command, "--tokens", "32"], ("KANSOKU_SOFTGPU_ARCH=sm_80", *settings)
 
 
 def late(bench):
     command = llama_programs()
-    for title, settings in GRAPHS if command else ():
-        bench.late(f"llama.cpp, {title}, attached late", [*command, "--tokens", "500"], ("KANSOKU_SOFTGPU_ARCH=sm_80", *settings))
+    for graphs, settings in GRAPHS:
+        title = f"llama.cpp, {graphs}, attached late"
+        yield title, bench.late, title, [*command, "--tokens", "500"], ("KANSOKU_SOFTGPU_ARCH=sm_80", *settings)
 
 
-def main():
+def main(report):
     build, wanted = os.path.abspath(sys.argv[1]), sys.argv[2:] or ["samples", "rules", "halide", "llama", "late"]
-    # The judge can fail: a launch too many, too few, or under another name is told.
-    assert difference({"a": 2}, {"a": 1}) and difference({}, {"a": 1}) and difference({"a": 1}, {"b": 1}) and not difference({"a": 1}, {"a": 1})
+    kit.need_root()
     with tempfile.TemporaryDirectory(prefix="kansoku-outside-") as folder:
         os.environ["KANSOKU_SOFTGPU_DIR"] = os.path.join(folder, "state")
         bench = Bench(build, folder)
-        try:
-            for part in wanted:
-                {"samples": samples, "rules": rules, "halide": halide, "llama": llama, "late": late}[part](bench)
-        except Wrong as problem:
-            print(problem)
-            return 1
-        return 0 if bench.done else SKIPPED
+        for name in wanted:
+            report.parts(name, {"samples": samples, "rules": rules, "halide": halide, "llama": llama, "late": late}[name](bench))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    kit.run(main)

@@ -8,12 +8,14 @@ that part says so and is left out. Exit status 77: clang 19 is missing.
 import collections
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import kit  # noqa: E402
+from kit import ROOT, expect  # noqa: E402
+
 STEPS = 20
 LIMIT_S = 1200  # only ranks that hang take so long
 TRACING = "/sys/kernel/tracing"
@@ -24,8 +26,7 @@ def losses(folder, program, ranks):
     out = subprocess.run([os.path.join(ROOT, "examples/softgpu_ddp/launch.sh"), str(ranks), str(STEPS)], env=environment, check=True,
                          stdout=subprocess.PIPE, text=True, timeout=LIMIT_S).stdout
     values = [float(value) for value in re.findall(r"^step \d+ loss (\S+)$", out, re.M)]
-    if len(values) != STEPS:
-        sys.exit(f"{ranks} ranks: {len(values)} losses instead of {STEPS}:\n{out}")
+    expect(len(values) == STEPS, f"{ranks} ranks: {len(values)} losses instead of {STEPS}:\n{out}")
     return values
 
 
@@ -42,8 +43,7 @@ class Counter:
                 addresses[parts[2].split("@")[0]] = int(parts[0], 16)
         self.functions = functions
         self.lines = [f"p:{self.group}/{name} {library}:{hex(self.offset(library, address))}" for name, address in addresses.items()]
-        if set(addresses) != set(functions):
-            sys.exit(f"{library} lacks {set(functions) - set(addresses)}")
+        expect(set(addresses) == set(functions), f"{library} lacks {set(functions) - set(addresses)}")
 
     @staticmethod
     def offset(library, address):
@@ -52,7 +52,7 @@ class Counter:
             begin, virtual, size = (int(text, 16) for text in match.groups())
             if virtual <= address < virtual + size:
                 return address - virtual + begin
-        sys.exit(f"{library}: nothing is loaded at {hex(address)}")
+        raise kit.Wrong(f"{library}: nothing is loaded at {hex(address)}")
 
     def __enter__(self):
         for line in self.lines:
@@ -92,38 +92,39 @@ class Counter:
             self.change_events(f"-:{self.group}/{name}")
 
 
-def main():
+def train(folder, program, counted):
+    """Losses of four ranks; with `counted`, the calls that each has to make, they are counted."""
+    if not counted:
+        return losses(folder, program, 4)
+    kit.need_root()
+    kit.need(os.path.exists(os.path.join(TRACING, "uprobe_events")), "no tracefs")
+    with Counter(os.path.join(folder, "softgpu/libnccl.so.2"), list(counted)) as counter:
+        together = losses(folder, program, 4)
+        counts = counter.counts()
+    expect(sorted(counts.values(), key=str) == [counted] * 4, f"calls by process: {dict(counts)}; expected of each of 4: {counted}")
+    print(f"calls of each of 4 ranks: {counted}")
+    return together
+
+
+def main(report):
     folder = os.path.abspath(sys.argv[1])
-    if shutil.which("clang++-19") is None:
-        print("skipped: clang++-19 is missing")
-        sys.exit(77)
-    library = os.path.join(folder, "softgpu/libnccl.so.2")
+    kit.need_clang()
     with tempfile.TemporaryDirectory() as work:
         os.environ["KANSOKU_SOFTGPU_DIR"] = os.path.join(work, "state")
-        program = os.path.join(work, "train")
         libraries = os.path.join(folder, "softgpu")
-        subprocess.run([os.path.join(ROOT, "share/softgpu/softgpu-clang"), "-o", program, os.path.join(ROOT, "examples/softgpu_ddp/train.cu"),
-                        "-I", os.path.join(ROOT, "examples/softgpu"), "-L", libraries, "-l:libnccl.so.2"], check=True,
-                       env=dict(os.environ, KANSOKU=os.path.join(folder, "kansoku"), SOFTGPU_LIBS=libraries))
+        program = kit.compile_for_device(os.path.join(folder, "kansoku"), os.path.join(work, "train"), os.path.join(ROOT, "examples/softgpu_ddp/train.cu"),
+                                         "-I", os.path.join(ROOT, "examples/softgpu"), "-L", libraries, "-l:libnccl.so.2", SOFTGPU_LIBS=libraries)
         alone = losses(folder, program, 1)
-        if not alone[-1] < alone[0] / 2:
-            sys.exit(f"the loss does not fall: {alone}")
-        expected = {"ncclAllReduce": 2 * STEPS, "ncclBroadcast": 1, "ncclCommInitRank": 1, "ncclCommDestroy": 1}
-        can_count = os.geteuid() == 0 and os.path.exists(os.path.join(TRACING, "uprobe_events"))
-        if can_count:
-            with Counter(library, list(expected)) as counter:
-                together = losses(folder, program, 4)
-                counts = counter.counts()
-            if sorted(counts.values(), key=str) != [expected] * 4:
-                sys.exit(f"calls by process: {dict(counts)}; expected of each of 4: {expected}")
-            print(f"calls of each of 4 ranks: {expected}")
-        else:
-            print("calls are not counted: needs root and tracefs")
-            together = losses(folder, program, 4)
-        worst = max(abs(a - b) for a, b in zip(alone, together))
+        report.judge("the loss falls", [] if alone[-1] < alone[0] / 2 else [str(alone)])
+        together = None
+
+        def counted():
+            nonlocal together
+            together = train(folder, program, {"ncclAllReduce": 2 * STEPS, "ncclBroadcast": 1, "ncclCommInitRank": 1, "ncclCommDestroy": 1})
+        report.part("calls of NCCL", counted)
+        worst = max(abs(a - b) for a, b in zip(alone, together or train(folder, program, None)))
         print(f"{STEPS} steps, loss {alone[0]:.6f} -> {alone[-1]:.6f}; 4 ranks differ by at most {worst:.1e}")
-        if worst > 1e-5:
-            sys.exit("losses differ by more than 1e-5")
+        report.judge("losses", [] if worst <= 1e-5 else [f"they differ by {worst:.1e}"])
 
 
-main()
+kit.run(main)

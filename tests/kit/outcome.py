@@ -13,7 +13,7 @@ class Impossible(Exception):
     """This machine cannot do it; the text says why."""
 
 
-class Wrong(Exception):
+class Wrong(RuntimeError):
     """Not as it has to be; the text says how."""
 
 
@@ -58,6 +58,16 @@ class Report:
         except Exception:  # allowed: the parts behind it are told of, too
             problems = [traceback.format_exc()]
         return self.judge(name, problems)
+
+    def parts(self, name, plan):
+        """As part(), for each (name, do, arguments...) that `plan` yields. What the plan itself lacks or finds wrong is of `name`."""
+        try:
+            for part, do, *arguments in plan:
+                self.part(part, do, *arguments)
+        except Impossible as reason:
+            self.skip(name, reason)
+        except Wrong as problem:
+            self.judge(name, [str(problem)])
 
     def judge(self, name, problems):
         """`problems`: a line each; or how many there are, already printed; or None."""

@@ -16,18 +16,16 @@ import tarfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path.insert(0, os.path.dirname(HERE))
+from kit import ROOT, Impossible as Unavailable, Wrong, default_kansoku as kansoku, need_tool  # noqa: E402,F401
+from kit.outcome import SKIPPED  # noqa: E402,F401
+
 CACHE = os.environ.get("KANSOKU_LLAMA_CACHE") or os.path.expanduser("~/.cache/kansoku/llama")
 VERSION = "3.22.1"
 PACKAGES = {
     "node-llama-cpp": "a0d9dd80eacd2ab1cfe71aee57ac8a806487fd70b3d2a38fbec637752d9e5c5f",
     "@node-llama-cpp/linux-x64": "0d953e1503d5ab4608d8ed5b739132308c81ac05ffeb760d2a7f30e08a9f90e0",
 }
-SKIPPED = 77
-
-
-class Unavailable(Exception):
-    """Something that this machine does not offer; the test is skipped."""
 
 
 def say(text):
@@ -37,12 +35,8 @@ def say(text):
 def checked(command, **options):
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
     if done.returncode != 0:
-        raise RuntimeError(f"{' '.join(command)}: exit {done.returncode}\n{done.stdout[-4000:]}")
+        raise Wrong(f"{' '.join(command)}: exit {done.returncode}\n{done.stdout[-4000:]}")
     return done.stdout
-
-
-def kansoku():
-    return os.environ.get("KANSOKU") or os.path.join(ROOT, "build", "kansoku")
 
 
 def toolkit():
@@ -99,10 +93,10 @@ def fetch(package, wanted):
     say(f"fetching {package}@{VERSION}")
     try:
         checked(["npm", "pack", "--silent", f"{package}@{VERSION}"], cwd=CACHE)
-    except (RuntimeError, FileNotFoundError) as error:
+    except (Wrong, FileNotFoundError) as error:
         raise Unavailable(f"{package} cannot be fetched: {str(error).splitlines()[0]}") from error
     if not os.path.exists(path) or sha256(path) != wanted:
-        raise RuntimeError(f"{path}: not the archive that was expected")
+        raise Wrong(f"{path}: not the archive that was expected")
     return path
 
 
@@ -164,7 +158,7 @@ def compiled(name, folder, targets, environment):
         with open(log, encoding="utf-8") as file:
             lines = file.readlines()
         failed = [i for i, line in enumerate(lines) if line.startswith("FAILED")]
-        raise RuntimeError("".join(lines[failed[0]:failed[0] + 40] if failed else lines[-40:]) + f"whole log: {log}")
+        raise Wrong("".join(lines[failed[0]:failed[0] + 40] if failed else lines[-40:]) + f"whole log: {log}")
 
 
 def forget_other_mathematics(folder, bitcode):
@@ -187,15 +181,10 @@ def has(tool):
     return shutil.which(tool) is not None
 
 
-def need(*tools):
-    for tool in tools:
-        if not has(tool):
-            raise Unavailable(f"{tool} is missing")
-
-
 def build_for_cpu():
     source, _ = sources()
-    need("cmake", "ninja", "c++")
+    for tool in ("cmake", "ninja", "c++"):
+        need_tool(tool)
     began, folder = time.monotonic(), build_folder(CPU_BUILD)
     launchers = {f"CMAKE_{language}_COMPILER_LAUNCHER": "ccache" for language in ("C", "CXX") if has("ccache")}
     checked(["cmake", "-G", "Ninja", "-S", source, "-B", folder, *(f"-D{key}={value}" for key, value in {**CPU, **launchers}.items())])
@@ -209,7 +198,8 @@ def build(name):
         return
     source, libraries = sources()
     folder = build_folder(name)
-    need("cmake", "ninja", "clang++-19")
+    for tool in ("cmake", "ninja", "clang++-19"):
+        need_tool(tool)
     if not os.path.exists(os.path.join(toolkit(), "nvvm/libdevice/libdevice.10.bc")):
         raise Unavailable(f"no toolkit in {toolkit()}: make softgpu")
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
@@ -226,7 +216,7 @@ def build(name):
              f"-DCMAKE_CUDA_ARCHITECTURES={architecture(name)}", *(f"-D{key}={value}" for key, value in options.items())], env=environment)
     try:
         compiled(name, folder, PROGRAMS if whole else [], environment)
-    except RuntimeError:
+    except Wrong:
         if os.path.exists(backend):
             os.unlink(backend)  # that of before is not to be tested for it
         raise

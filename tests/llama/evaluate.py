@@ -8,14 +8,13 @@ import collections
 import csv
 import hashlib
 import io
-import json
 import os
 import re
 import resource
 import subprocess
-import time
 
 from builds import CACHE, build_folder, command, run, say, sha256, sources, toolkit
+import kit
 
 LEFT_OUT = "FLASH_ATTN_EXT"
 CASES_OF_PART = 400
@@ -58,10 +57,10 @@ def cases_of(variant):
     """Name -> is it reported as supported; in the program's order."""
     done = run(variant, "test-backend-ops", "support", "-b", "CUDA0", "--output", "csv")
     if done.returncode != 0:
-        raise RuntimeError(f"list of cases: {done.stderr[-2000:]}")
+        raise kit.Wrong(f"list of cases: {done.stderr[-2000:]}")
     found = rows(done.stdout[done.stdout.index('"backend_name"'):] if '"backend_name"' in done.stdout else done.stdout)
     if not found:
-        raise RuntimeError("test-backend-ops lists no cases")
+        raise kit.Wrong("test-backend-ops lists no cases")
     return dict(found)
 
 
@@ -127,7 +126,7 @@ def fingerprint(variant):
     return hashlib.sha256("".join(map(sha256, paths)).encode()).hexdigest()[:12]
 
 
-def evaluate(variant, names):
+def evaluate(variant, names, report):
     source, _ = sources()
     command(variant, "test-backend-ops")  # is it there?
     with open(os.path.join(source, "docs/ops/CUDA.csv"), encoding="utf-8") as file:
@@ -135,35 +134,32 @@ def evaluate(variant, names):
     cases = cases_of(variant)
     supported = [case for case, yes in cases.items() if yes and (not names or operator(case) in names)]
     parts = parts_of(supported)
-    folder = os.path.join(CACHE, "evaluation", f"{variant}-{fingerprint(variant)}")
-    os.makedirs(folder, exist_ok=True)
-    began = time.monotonic()
+    kept = kit.Parts(os.path.join(CACHE, "evaluation"), commit=f"{variant}-{fingerprint(variant)}")
+
+    def plan():
+        for number, (name, wanted) in enumerate(parts):
+            # Named by its cases: whatever list of operators was asked for, the same part is found again.
+            key = [name.rpartition("-")[0], hashlib.sha256(",".join(wanted).encode()).hexdigest()[:12]]
+            yield kit.Part(key, f"{number + 1} of {len(parts)} parts: {operator(wanted[0])}, {len(wanted)} cases",
+                           lambda wanted=wanted: part(variant, wanted))
+    if not kept.run(plan(), report, minutes=MINUTES):
+        return 75
     results, seconds = {}, collections.Counter()
-    for number, (name, wanted) in enumerate(parts):
-        # Named by its cases: whatever list of operators was asked for, the same part is found again.
-        path = os.path.join(folder, f"{name.rpartition('-')[0]}-{hashlib.sha256(','.join(wanted).encode()).hexdigest()[:12]}.json")
-        if not os.path.exists(path):
-            if time.monotonic() - began > 60 * MINUTES:
-                say(f"{MINUTES} minutes are over, {len(parts) - number} of {len(parts)} parts are left: run it again to go on")
-                return 75
-            part(variant, path, wanted)
-            say(f"{number + 1} of {len(parts)} parts, {time.monotonic() - began:.0f} s: {operator(wanted[0])}, {len(wanted)} cases")
-        with open(path, encoding="utf-8") as file:
-            kept = json.load(file)
-        results.update(kept["results"])
-        seconds[operator(wanted[0])] += kept["processor_seconds"]
-    return table({case: yes for case, yes in cases.items() if not names or operator(case) in names},
-                 {mark for mark in marked if not names or operator(mark) in names}, results, seconds)
+    for one in plan():
+        done = kept.result(one.key)
+        results.update(done["results"])
+        seconds[one.key[0]] += done["processor_seconds"]
+    report.judge("table", table({case: yes for case, yes in cases.items() if not names or operator(case) in names},
+                                {mark for mark in marked if not names or operator(mark) in names}, results, seconds))
+    return None
 
 
-def part(variant, path, wanted):
+def part(variant, wanted):
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     results = judged(variant, wanted)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    with open(path + ".part", "w", encoding="utf-8") as file:
-        json.dump({"results": results, "processor_seconds": round(used, 1)}, file)
-    os.replace(path + ".part", path)
+    return {"results": results, "processor_seconds": round(used, 1)}
 
 
 def outcome(case, supported, marked, results):

@@ -14,6 +14,7 @@ import urllib.error
 import urllib.request
 
 from builds import command, run, say
+import kit.ports
 
 PROMPT = "abc"
 TOKENS = 32
@@ -33,9 +34,8 @@ def offloaded(text):
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    with kit.ports.hold_port() as held:
+        return kit.ports.number_of(held)
 
 
 class Served:
@@ -45,24 +45,23 @@ class Served:
         self.port, self.text = free_port(), ""
         words, environment = command(variant, program, *arguments, str(self.port), settings=settings)
         self.log = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
-        self.process = subprocess.Popen(words, env=environment, stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL)
+        self.process = kit.Job(words, "SIGTERM", 60, env=environment, stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL)
+
+    def listens(self):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
+            return True
+        return False
 
     def __enter__(self):
-        end = time.monotonic() + SECONDS_TO_START
-        while time.monotonic() < end and self.process.poll() is None:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
-                return self
-            time.sleep(0.1)  # allowed: the pause of a poll loop
-        self.__exit__()
-        raise RuntimeError(f"no server: {self.text[-2000:]}")
+        try:
+            self.process.wait_for(self.listens, "a server", SECONDS_TO_START)
+        except kit.Wrong as problem:
+            self.__exit__()
+            raise kit.Wrong(f"{problem}: {self.text[-2000:]}") from problem
+        return self
 
     def __exit__(self, *_):
-        self.process.terminate()
-        try:
-            self.process.wait(60)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        self.process.end()
         self.log.seek(0)
         self.text = self.log.read()
         self.log.close()
@@ -79,7 +78,7 @@ def asked(url, question=None):
                 return json.loads(text) if answer.headers.get_content_type() == "application/json" else text
         except urllib.error.HTTPError as error:
             if error.code != 503 or time.monotonic() > end:
-                raise RuntimeError(f"{url}: {error}: {error.read()[:500]}") from error
+                raise kit.Wrong(f"{url}: {error}: {error.read()[:500]}") from error
             time.sleep(0.1)  # allowed: the pause of a poll loop
 
 
@@ -88,7 +87,7 @@ def conversed(variant, model, settings):
     done = run(variant, "llama-cli", "-m", model, "-p", PROMPT, "-n", str(TOKENS), "-st", "--simple-io", "--chat-template", "chatml", "-lv", "4",
                *OPTIONS, settings=settings, timeout=600)
     if done.returncode != 0:
-        raise RuntimeError(f"llama-cli: exit {done.returncode}: {done.stderr[-2000:]}")
+        raise kit.Wrong(f"llama-cli: exit {done.returncode}: {done.stderr[-2000:]}")
     said = done.stdout.rpartition(f"> {PROMPT}")[2].partition("[ Prompt:")[0]
     return said.strip(), done.stderr
 
@@ -103,7 +102,7 @@ def answers(variant, model, *options, settings):
             texts = [answer["content"].strip() for answer in threads.map(lambda _: asked(url + "/completion", question), range(2))]
         counted = re.search(r"^llamacpp:tokens_predicted_total (\d+)", asked(url + "/metrics"), re.M)
     if counted is None or int(counted[1]) != 2 * TOKENS:
-        raise RuntimeError(f"the server counted {counted and counted[1]} tokens, not {2 * TOKENS}")
+        raise kit.Wrong(f"the server counted {counted and counted[1]} tokens, not {2 * TOKENS}")
     return texts, server.text
 
 
@@ -122,14 +121,12 @@ def judge(name, said, wanted, counted=True):
     return 0 if good else 1
 
 
-def run_all(variant, models):
+def run_all(variant, models, report):
     """Not llama-completion: it may end before its thread that prints has printed all."""
-    model, failed = models.make("F16"), 0
-    failed += judge("llama-cli", conversed(variant, model, COUNTED), conversed(variant, model, CPU)[0])
-    wanted, _ = answers(variant, model, settings=CPU)
-    failed += judge("llama-server", answers(variant, model, settings=COUNTED), wanted)
-    failed += judge("llama-server with ggml-rpc-server", remote(variant, model), wanted, counted=False)
-    model = models.make("experts-F16")
-    wanted, _ = answers(variant, model, settings=CPU)
-    failed += judge("llama-server, mixture of experts", answers(variant, model, settings=COUNTED), wanted)
-    return 1 if failed else 0
+    plain = models.make("F16")
+    report.part("llama-cli", lambda: judge("llama-cli", conversed(variant, plain, COUNTED), conversed(variant, plain, CPU)[0]))
+    for model, more in ((plain, ""), (models.make("experts-F16"), ", mixture of experts")):
+        wanted, _ = answers(variant, model, settings=CPU)
+        report.part(f"llama-server{more}", lambda: judge(f"llama-server{more}", answers(variant, model, settings=COUNTED), wanted))
+        if not more:
+            report.part("ggml-rpc-server", lambda: judge("llama-server with ggml-rpc-server", remote(variant, model), wanted, counted=False))

@@ -20,30 +20,32 @@ import fcntl
 import os
 import re
 import resource
-import subprocess
 import sys
 
-from builds import CACHE, CPU_BUILD, HERE, ROOT, SKIPPED, Unavailable, architecture, build, checked, run, say, sha256, sources, toolkit
+from builds import CACHE, CPU_BUILD, HERE, ROOT, architecture, build, checked, run, say, sha256, sources, toolkit
 import evaluate
+import kit
 import programs
 
-def operators(variant, names):
+
+def operators(variant, names, report):
     """All cases of the operators; those that the part does not hold count as refused."""
-    failed = 0
     for name in names or ["ADD", "MUL_MAT", "SOFT_MAX", "RMS_NORM", "ROPE", "GET_ROWS", "SET_ROWS", "CPY", "SWIGLU"]:
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = run(variant, "test-backend-ops", "test", "-b", "CUDA0", "-o", name)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        text = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout)
-        passed, wrong = len(re.findall(r"\): OK$", text, re.M)), re.findall(r"^.*FAIL$", text, re.M)
-        refused = len(re.findall(r"not supported", text))
-        whole = re.search(r"(\d+)/(\d+) tests passed", text)
-        used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        say(f"{variant} {name}: {passed} passed, {len(wrong)} failed, {refused} refused, {used:.0f} s of processor time")
-        if done.returncode != 0 or wrong or whole is None or whole[1] != whole[2] or passed == 0:
-            say("\n".join(wrong[:5]) + done.stderr[-2000:])
-            failed += 1
-    return 1 if failed else 0
+        report.part(f"{variant} {name}", operator, variant, name)
+
+
+def operator(variant, name):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = run(variant, "test-backend-ops", "test", "-b", "CUDA0", "-o", name)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    text = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout)
+    passed, wrong = len(re.findall(r"\): OK$", text, re.M)), re.findall(r"^.*FAIL$", text, re.M)
+    refused = len(re.findall(r"not supported", text))
+    whole = re.search(r"(\d+)/(\d+) tests passed", text)
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    say(f"{variant} {name}: {passed} passed, {len(wrong)} failed, {refused} refused, {used:.0f} s of processor time")
+    good = done.returncode == 0 and not wrong and whole and whole[1] == whole[2] and passed
+    kit.expect(good, "\n".join(wrong[:5]) + done.stderr[-2000:])
 
 
 def values_of(text):
@@ -74,7 +76,7 @@ class Models:
             source, wanted = (kind[:-5], "F32") if kind.endswith("-wide") else (kind[:-len(of_weights)] + "F32", of_weights)
             done = run(self.variant, "generate", "quantize", self.make(source), part, wanted)
             if done.returncode != 0:
-                raise RuntimeError(f"quantise {kind}: {done.stderr[-2000:]}")
+                raise kit.Wrong(f"quantise {kind}: {done.stderr[-2000:]}")
         os.replace(part, path)
         return path
 
@@ -83,10 +85,10 @@ def logits(variant, model, batch, layers, settings=None):
     out = os.path.join(os.path.dirname(model), f"logits-{os.getpid()}")
     done = run(variant, "generate", "logits", model, out, "--batch", str(batch), "--gpu-layers", str(layers), settings=settings)
     if done.returncode != 0:
-        raise RuntimeError(f"logits of {model}: {done.stderr[-2000:]}")
+        raise kit.Wrong(f"logits of {model}: {done.stderr[-2000:]}")
     values = values_of(done.stdout)
     if layers > 0 and (not re.search(r"offloaded (\d+)/\1 layers to GPU", done.stderr) or int(values["launches"]) <= 0):
-        raise RuntimeError("not all layers were offloaded, or no kernel ran")
+        raise kit.Wrong("not all layers were offloaded, or no kernel ran")
     numbers = array.array("f")
     with open(out, "rb") as file:
         numbers.frombytes(file.read())
@@ -121,84 +123,94 @@ MULTIPLE_OF_OFFSETS = {("80", "Q4_0", 1): 10, ("61", "Q4_0", 1): 10, ("61", "Q4_
 KINDS = ["F32", "F16", "Q8_0", "Q4_0", "Q4_K", "Q6_K"]
 
 
-def numbers(variant, kinds):
-    models, failed, arch = Models(variant), 0, architecture(variant)
+def numbers(variant, kinds, report):
+    models = Models(variant)
     for kind, batch in ((kind, batch) for kind in kinds or KINDS for batch in (1, 64)):
-        model = models.make(kind)
-        got, cpu = logits(variant, model, batch, 999), logits(variant, model, batch, 0)
-        flips, difference = flips_of(got, cpu)
-        of_weights = kind.removeprefix("experts-")
-        if of_weights in ABSOLUTE:
-            error, limit = error_of(got, cpu), ABSOLUTE[of_weights]
-            line = f"error {error:.2e} (limit {limit:.0e})"
-        else:
-            wide = logits(variant, models.make(kind + "-wide"), batch, 0)
-            own, error = error_of(cpu, wide), error_of(got, wide)
-            multiple = MULTIPLE_OF_OFFSETS.get((arch, of_weights, batch), MULTIPLE)
-            limit = multiple * own
-            line = f"error {error:.2e}, the CPU's own {own:.2e} (limit {multiple} times)"
-        good = error <= limit and flips == 0
-        say(f"{variant} {kind} batch {batch}: {line}, {flips} of {len(cpu)} top tokens differ, largest difference {difference:.2e}"
-            f"{'' if good else '  WRONG'}")
-        failed += not good
-    return 1 if failed | text_differs(variant, models, kinds) else 0
+        report.part(f"{variant} {kind} batch {batch}", number, variant, models, kind, batch)
+    for kind in kinds or ["F32", "F16", "Q8_0"]:
+        report.part(f"{variant} {kind} text", text_differs, variant, models, kind)
+
+
+def number(variant, models, kind, batch):
+    model = models.make(kind)
+    got, cpu = logits(variant, model, batch, 999), logits(variant, model, batch, 0)
+    flips, difference = flips_of(got, cpu)
+    of_weights = kind.removeprefix("experts-")
+    if of_weights in ABSOLUTE:
+        error, limit = error_of(got, cpu), ABSOLUTE[of_weights]
+        line = f"error {error:.2e} (limit {limit:.0e})"
+    else:
+        wide = logits(variant, models.make(kind + "-wide"), batch, 0)
+        own, error = error_of(cpu, wide), error_of(got, wide)
+        multiple = MULTIPLE_OF_OFFSETS.get((architecture(variant), of_weights, batch), MULTIPLE)
+        limit = multiple * own
+        line = f"error {error:.2e}, the CPU's own {own:.2e} (limit {multiple} times)"
+    good = error <= limit and flips == 0
+    say(f"{variant} {kind} batch {batch}: {line}, {flips} of {len(cpu)} top tokens differ, largest difference {difference:.2e}"
+        f"{'' if good else '  WRONG'}")
+    return 0 if good else 1
 
 
 def text_of(variant, model, *options, settings=None):
     done = run(variant, "generate", "text", model, *options, settings=settings)
     if done.returncode != 0:
-        raise RuntimeError(f"text of {model}: {done.stderr[-2000:]}")
+        raise kit.Wrong(f"text of {model}: {done.stderr[-2000:]}")
     return values_of(done.stdout)
 
 
-def text_differs(variant, models, kinds):
-    """The most likely tokens of GPU and CPU, with graphs and without."""
-    failed = 0
-    for kind in kinds or ["F32", "F16", "Q8_0"]:
-        model = models.make(kind)
-        cpu = text_of(variant, model, "--gpu-layers", "0")
-        for graphs, settings in (("on", {}), ("off", {"GGML_CUDA_DISABLE_GRAPHS": "1"})):
-            gpu = text_of(variant, model, settings=settings)
-            same = [a.split(":")[0] == b.split(":")[0] for a, b in zip(gpu.get("tokens", "").split(), cpu["tokens"].split())]
-            good = len(same) == 64 and all(same) and int(gpu.get("launches", -1)) > 0
-            say(f"{variant} {kind} graphs {graphs}: {sum(same)} of {len(same)} tokens equal, first token {gpu.get('first_token_s')} s, "
-                f"{gpu.get('token_cpu_ms')} ms of processor time a token, {gpu.get('launches')} launches{'' if good else '  WRONG'}")
-            failed += not good
+def text_differs(variant, models, kind):
+    """The most likely tokens of GPU and CPU, with graphs and without: how many of the two differ."""
+    failed, model = 0, models.make(kind)
+    cpu = text_of(variant, model, "--gpu-layers", "0")
+    for graphs, settings in (("on", {}), ("off", {"GGML_CUDA_DISABLE_GRAPHS": "1"})):
+        gpu = text_of(variant, model, settings=settings)
+        same = [a.split(":")[0] == b.split(":")[0] for a, b in zip(gpu.get("tokens", "").split(), cpu["tokens"].split())]
+        good = len(same) == 64 and all(same) and int(gpu.get("launches", -1)) > 0
+        say(f"{variant} {kind} graphs {graphs}: {sum(same)} of {len(same)} tokens equal, first token {gpu.get('first_token_s')} s, "
+            f"{gpu.get('token_cpu_ms')} ms of processor time a token, {gpu.get('launches')} launches{'' if good else '  WRONG'}")
+        failed += not good
     return failed
 
 
 def watched(variant, model, tokens, settings):
     """Hits of probes on the driver's entry points during a generation, and the executor's count."""
     program = os.environ.get("LAUNCH_HITS") or os.path.join(ROOT, "build/release/tests/launch_hits")
-    if not os.path.exists(program):
-        raise Unavailable(f"no {program}: build the tests")
+    kit.need(os.path.exists(program), f"no {program}: build the tests")
     library = os.path.join(os.path.dirname(os.path.realpath(toolkit())), "libcuda.so.1")
     done = run(variant, "generate", "text", model, "--tokens", str(tokens), settings=settings, wrapper=[program, library])
-    if done.returncode == SKIPPED:
-        raise Unavailable(done.stdout.strip())
+    kit.need(done.returncode != 77, done.stdout.strip())
     if done.returncode != 0:
-        raise RuntimeError(done.stdout + done.stderr[-2000:])
+        raise kit.Wrong(done.stdout + done.stderr[-2000:])
     values = values_of(done.stdout)
     launched = sum(int(value) for name, value in values.items() if name.startswith("cuLaunch"))
     return launched, int(values["launches"]), int(values["cuGraphLaunch"]), int(values["cuStreamEndCapture"])
 
 
-def launches(variant):
+def launches(variant, _names, report):
     """Graphs off: one hit a kernel. On: what a capture takes in is no kernel, and each launch of a graph is as many as a token has."""
-    model, off = Models(variant).make("F32"), {"GGML_CUDA_DISABLE_GRAPHS": "1"}
-    short, _, _, _ = watched(variant, model, 32, off)
-    hits, executed, _, _ = watched(variant, model, 64, off)
-    nodes, rest = divmod(hits - short, 32)
-    good = hits == executed and rest == 0 and nodes > 0
-    say(f"{variant} graphs off: {hits} hits, {executed} kernels, {nodes} a token{'' if good else '  WRONG'}")
-    if architecture(variant) == "61":  # llama.cpp uses graphs from sm_80 on
+    model, nodes = Models(variant).make("F32"), 0
+
+    def off():
+        nonlocal nodes
+        settings = {"GGML_CUDA_DISABLE_GRAPHS": "1"}
+        short, _, _, _ = watched(variant, model, 32, settings)
+        hits, executed, _, _ = watched(variant, model, 64, settings)
+        nodes, rest = divmod(hits - short, 32)
+        good = hits == executed and rest == 0 and nodes > 0
+        say(f"{variant} graphs off: {hits} hits, {executed} kernels, {nodes} a token{'' if good else '  WRONG'}")
         return 0 if good else 1
-    hits, executed, graphs, captures = watched(variant, model, 64, {})
-    expected = hits + (graphs - captures) * nodes
-    good_on = executed == expected and graphs > 0
-    say(f"{variant} graphs on: {hits} hits of which {captures} captures of {nodes}, {graphs} graph launches: {expected} expected, {executed} kernels"
-        f"{'' if good_on else '  WRONG'}")
-    return 0 if good and good_on else 1
+
+    def on():
+        kit.need(nodes > 0, "graphs off tell how many kernels a token has")
+        hits, executed, graphs, captures = watched(variant, model, 64, {})
+        expected = hits + (graphs - captures) * nodes
+        good = executed == expected and graphs > 0
+        say(f"{variant} graphs on: {hits} hits of which {captures} captures of {nodes}, {graphs} graph launches: {expected} expected, {executed} kernels"
+            f"{'' if good else '  WRONG'}")
+        return 0 if good else 1
+    report.part("graphs off", off)
+    if architecture(variant) != "61":  # llama.cpp uses graphs from sm_80 on
+        report.part("graphs on", on)
 
 
 def demo(variant):
@@ -209,10 +221,10 @@ def demo(variant):
     done = run(variant, "generate", "text", model, settings={"KANSOKU_SOFTGPU_TIMES": "10"})
     gpu = values_of(done.stdout)
     if done.returncode != 0:
-        raise RuntimeError(done.stderr[-2000:])
+        raise kit.Wrong(done.stderr[-2000:])
     layers = re.search(r"offloaded .* layers to GPU", done.stderr)
     if layers is None or int(gpu["launches"]) <= 0:
-        raise RuntimeError("nothing ran on the software GPU")
+        raise kit.Wrong("nothing ran on the software GPU")
     same = [a.split(":")[0] == b.split(":")[0] for a, b in zip(gpu["tokens"].split(), cpu["tokens"].split())]
     say(f"llama.cpp, generated model of 0.6 M parameters (F16), CUDA backend for sm_{architecture(variant)} on the software GPU: {layers[0]}")
     for name, values in (("CPU backend", cpu), ("CUDA backend", gpu)):
@@ -222,8 +234,8 @@ def demo(variant):
     return 0 if same and all(same) else 1
 
 
-VERBS = {"operators": operators, "numbers": numbers, "launches": lambda variant, _: launches(variant), "demo": lambda variant, _: demo(variant),
-         "programs": lambda variant, _: programs.run_all(variant, Models(variant)), "evaluate": evaluate.evaluate}
+VERBS = {"operators": operators, "numbers": numbers, "launches": launches, "demo": lambda variant, _, report: report.part("demo", demo, variant),
+         "programs": lambda variant, _, report: programs.run_all(variant, Models(variant), report), "evaluate": evaluate.evaluate}
 
 
 def locked(exclusive):
@@ -237,18 +249,18 @@ def locked(exclusive):
     return lock
 
 
-def perform(verb, variant, names):
+def perform(verb, variant, names, report):
     if verb == "sources":
-        sources()
+        report.part(verb, lambda: sources() and None)
     elif verb == "build":
         for name in names or ["lean-80", "lean-61"]:
-            build(name)
+            report.part(f"build {name}", build, name)
     else:
-        return VERBS[verb](variant, names)
-    return 0
+        return VERBS[verb](variant, names, report)
+    return None
 
 
-def main():
+def main(report):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("verb", choices=["sources", "build", *VERBS])
     parser.add_argument("names", nargs="*")
@@ -259,16 +271,9 @@ def main():
         if re.fullmatch(r"(lean|whole)-\d\d", name) is None and (name != CPU_BUILD or options.verb != "build"):
             parser.error(f"{name}: no build's name (lean-80, lean-61, whole-80; of build cpu-openmp)")
     os.makedirs(CACHE, exist_ok=True)
-    try:
-        with locked(options.verb in ("sources", "build", "demo")):
-            return perform(options.verb, variant, options.names)
-    except Unavailable as reason:
-        say(f"skipped: {reason}")
-        return SKIPPED
-    except (RuntimeError, OSError, subprocess.SubprocessError) as error:
-        say(str(error))
-        return 1
+    with locked(options.verb in ("sources", "build", "demo")):
+        return perform(options.verb, variant, options.names, report)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    kit.run(main)

@@ -8,15 +8,13 @@ where the backend is not built. --mutant leaves one kernel in ten out of the com
 import argparse
 import os
 import re
-import subprocess
 import sys
 import tempfile
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, HERE)
-sys.path.insert(0, os.path.join(os.path.dirname(HERE), "llama"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "llama"))
 import builds  # noqa: E402
 import exact  # noqa: E402
+import kit  # noqa: E402
 import run as llama  # noqa: E402
 
 TOKENS = 64
@@ -26,17 +24,16 @@ OFF = {"GGML_CUDA_DISABLE_GRAPHS": "1"}
 def executed(build, model, tokens, settings):
     done = builds.run(build, "generate", "text", model, "--tokens", str(tokens), settings=settings)
     if done.returncode != 0:
-        raise RuntimeError(done.stderr[-2000:])
+        raise kit.Wrong(done.stderr[-2000:])
     return int(re.search(r"^launches=(\d+)$", done.stdout, re.M)[1])
 
 
 def observed(build, model, settings, folder):
     path = os.path.join(folder, "run.pftrace")
     words, environment = builds.command(build, "generate", "text", model, "--tokens", str(TOKENS), settings=settings)
-    done = subprocess.run([exact.kansoku(), "record", "-q", "--cuda", "--probes", "llama,ggml-graph", "--force", "-o", path, "--", *words], env=environment,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    done = kit.record(exact.kansoku(), path, "-q", "--cuda", "--probes", "llama,ggml-graph", "--force", of=words, env=environment)
     if done.returncode != 0:
-        raise RuntimeError(done.stderr[-2000:])
+        raise kit.Wrong(done.stderr[-2000:])
     return exact.report_of(path)
 
 
@@ -62,26 +59,19 @@ def compared(name, build, model, settings, mutant):
         wrong.append(f"kernels of {decode['unplaced']} splits told to no nodes, of {decode['placed']} told")
     builds.say(f"device {name}: {'WRONG ' + '; '.join(wrong) if wrong else 'exact'} ({most} kernels, {a_token} a token, {decode['micro_batches']} micro-batches, "
                f"{decode['graphs']} graphs)")
-    return bool(wrong)
+    return len(wrong)
 
 
-def main():
+def main(report):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default="lean-80")
     parser.add_argument("--mutant", action="store_true")
     options = parser.parse_args()
-    if os.geteuid() != 0:
-        builds.say("device: needs root")
-        return builds.SKIPPED
-    try:
-        model = llama.Models(options.build).make("F32")
-        wrong = compared("graphs off", options.build, model, OFF, options.mutant)
-        wrong |= compared("graphs on", options.build, model, {}, options.mutant)
-    except builds.Unavailable as error:
-        builds.say(f"skipped: {error}")
-        return builds.SKIPPED
-    return 1 if wrong else 0
+    kit.need_root()
+    model = llama.Models(options.build).make("F32")
+    for name, settings in (("graphs off", OFF), ("graphs on", {})):
+        report.part(name, compared, name, options.build, model, settings, options.mutant)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    kit.run(main)

@@ -14,11 +14,10 @@ import tempfile
 import threading
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, HERE)
-sys.path.insert(0, os.path.join(os.path.dirname(HERE), "llama"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "llama"))
 import builds  # noqa: E402
 import exact  # noqa: E402
+import kit  # noqa: E402
 import models  # noqa: E402
 import run as llama  # noqa: E402
 
@@ -169,8 +168,7 @@ def device_clock(folder, chance):
         started.append(subprocess.run([exact.kansoku(), "gpu", "set", "--speed", "0.5"], env=state, check=False, stdout=subprocess.DEVNULL))
     timer = threading.Timer(chance.uniform(2, 4), plant)
     timer.start()
-    subprocess.run([exact.kansoku(), "record", "-q", "--cuda", "--probes", "llama,ggml-graph", "--force", "-o", path, "--", *words], env=state, check=True,
-                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    kit.record(exact.kansoku(), path, "-q", "--cuda", "--probes", "llama,ggml-graph", "--force", of=words, env=state, check=True)
     timer.join()
     return path
 
@@ -211,26 +209,26 @@ def judged(name, make, wanted, chance):
     return is_right
 
 
-def main():
+def all_judged(name, make, wanted, chance, count):
+    results = [judged(name, make, wanted, chance) for _ in range(count)]
+    print(f"faults {name}: {sum(results)} of {count}")
+    return count - sum(results)
+
+
+def main(report):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--clean", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("names", nargs="*")
     options = parser.parse_args()
-    if os.geteuid() != 0:
-        print("faults: needs root", file=sys.stderr)
-        return 77
-    chance, table = random.Random(options.seed), {}
-    for name, (make, wanted) in FAULTS.items():
+    kit.need_root()
+    chance = random.Random(options.seed)
+    plan = [(name, make, wanted, options.rounds) for name, (make, wanted) in FAULTS.items()] + [("clean", clean, None, options.clean)]
+    for name, make, wanted, count in plan:
         if not options.names or name in options.names:
-            table[name] = [judged(name, make, wanted, chance) for _ in range(options.rounds)]
-    if not options.names or "clean" in options.names:
-        table["clean"] = [judged("clean", clean, None, chance) for _ in range(options.clean)]
-    for name, results in table.items():
-        print(f"faults {name}: {sum(results)} of {len(results)}")
-    return 0 if all(map(all, table.values())) else 1
+            report.part(name, all_judged, name, make, wanted, chance, count)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    kit.run(main)

@@ -9,13 +9,11 @@ import argparse
 import os
 import statistics
 import subprocess
-import sys
 import tempfile
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, HERE)
-import exact  # noqa: E402
-import models  # noqa: E402
+import exact
+import models
+import kit
 
 WITHIN, UNEXPLAINED = 0.05, 0.03
 
@@ -58,25 +56,22 @@ def compare(model, threads, rounds, seconds):
         ratio = statistics.median(values)
         missed += abs(ratio - 1) > WITHIN
         print(f"levels threads={threads} op={op} operator_to_thread={ratio:.3f} least={min(values):.3f} most={max(values):.3f}", flush=True)
-    missed += statistics.median(left) > UNEXPLAINED
+    missed += statistics.median(left) > UNEXPLAINED or not ratios
     print(f"levels threads={threads} unexplained={statistics.median(left):.5f}", flush=True)
     return missed
 
 
-def main():
+def main(report):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="mid")
     parser.add_argument("--threads", default="1,2,4")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=2)
     options = parser.parse_args()
-    if os.geteuid() != 0:
-        print("levels: needs root", file=sys.stderr)
-        return 77
-    missed = sum(compare(options.model, int(threads), options.rounds, options.seconds) for threads in options.threads.split(","))
-    print(f"levels: {missed} beyond their targets")
-    return 1 if missed else 0
+    kit.need_root()
+    for threads in options.threads.split(","):
+        report.part(f"{threads} threads", compare, options.model, int(threads), options.rounds, options.seconds)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    kit.run(main)

@@ -12,7 +12,8 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 LLAMA = os.path.join(os.path.dirname(HERE), "llama")
 sys.path.insert(0, LLAMA)
-from builds import CACHE, CPU_BUILD, Unavailable, build_folder, checked, sha256, sources  # noqa: E402
+from builds import CACHE, CPU_BUILD, build_folder, checked, sha256, sources  # noqa: E402
+import kit  # noqa: E402
 
 SHAPES = {"toy": ["--layers", "2"], "moe": ["--layers", "2", "--experts", "4"], "mid": ["--layers", "24", "--width", "512", "--forward", "1536"]}
 TYPES = ["F32", "F16", "Q8_0", "Q4_0", "Q4_K", "Q6_K"]
@@ -45,8 +46,7 @@ def libraries(build):
     if build in PREBUILT:
         return prebuilt, [f"-L{prebuilt}", "-l:libllama.v0.5.0.so", "-l:libggml.v0.5.0.so", "-l:libggml-base.so", f"-Wl,-rpath,{prebuilt}"]
     folder = os.path.join(build_folder(CPU_BUILD), "bin")
-    if not os.path.exists(os.path.join(folder, "libllama.so")):
-        raise Unavailable(f"{CPU_BUILD} is not built: tests/llama/run.py build {CPU_BUILD}")
+    kit.need(os.path.exists(os.path.join(folder, "libllama.so")), f"{CPU_BUILD} is not built: tests/llama/run.py build {CPU_BUILD}")
     if build == "static":
         parts = [os.path.join(build_folder(CPU_BUILD), part) for part in STATIC_PARTS]
         return folder, [*sorted(path for part in parts for path in glob.glob(f"{part}/**/*.o", recursive=True)), "-fopenmp"]
@@ -55,8 +55,7 @@ def libraries(build):
 
 def program(source, build):
     """The program that is compiled from the source for the build, in the cache. Its name says what it was made of."""
-    if shutil.which("c++") is None:
-        raise Unavailable("c++ is missing")
+    kit.need_tool("c++")
     tree, _ = sources()
     _, linked = libraries(build)
     # By its name the packs know a program that holds llama.cpp itself.
@@ -88,7 +87,7 @@ def quantised(source, out, kind):
 def model(kind):
     """The path of the model; it is made once."""
     if kind not in KINDS:
-        raise RuntimeError(f"{kind}: no such model; {' '.join(KINDS)}")
+        raise kit.Wrong(f"{kind}: no such model; {' '.join(KINDS)}")
     maker = os.path.join(LLAMA, "make_model.py")
     shape, _, of_weights = kind.partition("-")
     path = os.path.join(CACHE, f"llm-models-{sha256(maker)[:12]}", kind + ".gguf")
@@ -104,18 +103,10 @@ def model(kind):
     return path
 
 
-def main():
-    try:
-        for kind in sys.argv[1:] or KINDS:
-            print(model(kind))
-        return 0
-    except Unavailable as reason:
-        print(f"skipped: {reason}")
-        return 77
-    except RuntimeError as error:
-        print(error)
-        return 1
+def main(report):
+    for kind in sys.argv[1:] or KINDS:
+        report.part(kind, lambda: print(model(kind)))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    kit.run(main)

@@ -7,15 +7,13 @@ other. Each table stands below the command that made its recordings. Needs root 
 import contextlib
 import os
 import subprocess
-import sys
 import tempfile
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, HERE)
-import exact  # noqa: E402
-import faults  # noqa: E402
-import models  # noqa: E402
+import exact
+import faults
+import models
+import kit
 
 
 @contextlib.contextmanager
@@ -112,15 +110,12 @@ def experts(folder):
         print(f"| {row['name']} | {row['tokens']} | {', '.join(f'{100 * count / total:.0f} %' for count in row['counts'])} | {100 * row['repeated']:.0f} % |")
 
 
-def main():
-    if os.geteuid() != 0:
-        print("tables: needs root", file=sys.stderr)
-        return 77
+def main(report):
+    kit.need_root()
     with tempfile.TemporaryDirectory() as folder:
         for table in (dominant, growth, interference, experts):
-            table(folder)
-    return 0
+            report.part(table.__name__, table, folder)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    kit.run(main)

@@ -5,10 +5,12 @@ import html
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import kit  # noqa: E402
 
 LIMIT_S = 600  # of one program; only one that hangs takes so long
 COLLECT = """<script>
@@ -118,29 +120,23 @@ def check_layout(name, seen, width, want):
 
 def run(make, checks, text):
     """The whole of a test: `make(KANSOKU, folder)` gives pages by kind, `checks` a function a kind."""
-    if len(sys.argv) < 2:
-        print(text, file=sys.stderr)
-        return 2
-    if not shutil.which("chromium"):
-        print("skipped: no chromium")
-        return 77
-    wrong = []
+    def main(report):
+        if len(sys.argv) < 2:
+            sys.exit(text)
+        kit.need_tool("chromium")
+        with tempfile.TemporaryDirectory() as own:
+            folder = os.path.abspath(sys.argv[2]) if len(sys.argv) > 2 else own
+            os.makedirs(folder, exist_ok=True)
+            pages = make(sys.argv[1], folder)
+            for (kind, width, theme), seen in measure(pages, folder, len(sys.argv) > 2).items():
+                name, wrong = f"{kind}-{theme}-{width}", []
 
-    def want(good, text):
-        if not good:
-            wrong.append(text)
-
-    with tempfile.TemporaryDirectory() as own:
-        folder = os.path.abspath(sys.argv[2]) if len(sys.argv) > 2 else own
-        os.makedirs(folder, exist_ok=True)
-        pages = make(sys.argv[1], folder)
-        for (kind, width, theme), seen in measure(pages, folder, len(sys.argv) > 2).items():
-            name = f"{kind}-{theme}-{width}"
-            check_layout(name, seen, width, want)
-            checks[kind](seen, want)
-            red = int(re.search(r"\d+", seen["background"]).group())
-            want(red > 200 if theme == "light" else red < 60, f"{name}: background {seen['background']}")
-            print(f"{name}: {len(seen['charts'])} charts, tables of {seen['rows']} rows, {seen['height']} pixels high")
-    for text in wrong:
-        print(f"wrong: {text}", file=sys.stderr)
-    return 1 if wrong else 0
+                def want(good, text, wrong=wrong):
+                    wrong += [] if good else [text]
+                check_layout(name, seen, width, want)
+                checks[kind](seen, want)
+                red = int(re.search(r"\d+", seen["background"]).group())
+                want(red > 200 if theme == "light" else red < 60, f"background {seen['background']}")
+                print(f"{name}: {len(seen['charts'])} charts, tables of {seen['rows']} rows, {seen['height']} pixels high")
+                report.judge(name, wrong)
+    kit.run(main)

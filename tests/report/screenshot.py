@@ -9,12 +9,13 @@ import html
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 
-import PIL.Image
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import kit  # noqa: E402
+import PIL.Image  # noqa: E402
 
 MEASURE = """<script>
 document.body.dataset.measured = JSON.stringify({
@@ -61,7 +62,7 @@ def check(page, folder, width, theme, culprit):
 
     def want(good, text):
         if not good:
-            wrong.append(f"{name}: {text}")
+            wrong.append(text)
 
     want(seen["overflow"] <= 0, f"the page is {seen['overflow']} pixels wider than the window")
     want(ranks == 4, f"{ranks} rows of phases")
@@ -82,30 +83,23 @@ def check(page, folder, width, theme, culprit):
     return wrong
 
 
-def main():
+def main(report):
     if len(sys.argv) < 4:
-        print(__doc__, file=sys.stderr)
-        return 2
-    if not shutil.which("chromium"):
-        print("skipped: no chromium")
-        return 77
+        sys.exit(__doc__)
+    kit.need_tool("chromium")
     kansoku, trace, culprit = sys.argv[1], sys.argv[2], int(sys.argv[3])
     with tempfile.TemporaryDirectory() as own:
         folder = sys.argv[4] if len(sys.argv) > 4 else own
         os.makedirs(folder, exist_ok=True)
-        report, page = os.path.join(own, "report.html"), os.path.join(own, "measured.html")
-        run = subprocess.run([kansoku, "diagnose", trace, "--html", report], check=False, capture_output=True, text=True)
-        assert run.returncode == 10, run
-        with open(report, encoding="utf-8") as source, open(page, "w", encoding="utf-8") as out:
+        page_of, page = os.path.join(own, "report.html"), os.path.join(own, "measured.html")
+        run = subprocess.run([kansoku, "diagnose", trace, "--html", page_of], check=False, capture_output=True, text=True)
+        kit.expect(run.returncode == 10, str(run))
+        with open(page_of, encoding="utf-8") as source, open(page, "w", encoding="utf-8") as out:
             out.write(source.read().replace("</body>", MEASURE + "</body>"))
-        wrong = []
         for theme in ("light", "dark"):
             for width in (1280, 500):  # Chromium opens no narrower window
-                wrong += check(page, folder, width, theme, culprit)
-    for text in wrong:
-        print(f"wrong: {text}", file=sys.stderr)
-    return 1 if wrong else 0
+                report.part(f"{theme}-{width}", check, page, folder, width, theme, culprit)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    kit.run(main)

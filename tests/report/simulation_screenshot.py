@@ -7,7 +7,6 @@ simulation_screenshot.py KANSOKU [FOLDER]: with FOLDER pages and pictures stay t
 import os
 import random
 import subprocess
-import sys
 
 import pages
 
@@ -73,4 +72,4 @@ CHECKS = {"run": check_run, "sweep": check_sweep, "policies": check_sweep, "fit"
 
 
 if __name__ == "__main__":
-    sys.exit(pages.run(make_pages, CHECKS, __doc__))
+    pages.run(make_pages, CHECKS, __doc__)

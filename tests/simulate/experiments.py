@@ -5,7 +5,7 @@
   tests/simulate/experiments.py KANSOKU OUTPUT_FOLDER [--data FOLDER] [--quick]
 
 --quick: two replications of short spans, for the tests: that every example runs and that what must hold does. Exit 1 if a claim
-fails, 77 without the recordings that E1 to E3 need (the others have run then)."""
+fails; without the recordings that E1 to E3 need, those are skipped."""
 import argparse
 import json
 import os
@@ -14,15 +14,16 @@ import sys
 import tempfile
 import time
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-EXAMPLES = os.path.join(ROOT, "examples", "simulate")
-failed = []
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import kit  # noqa: E402
+
+EXAMPLES = os.path.join(kit.ROOT, "examples", "simulate")
+failed = []  # claims of the experiment that runs
 
 
 def kansoku(*args):
     done = subprocess.run([OPTIONS.kansoku, "simulate", *args], capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"kansoku simulate {' '.join(args)}: exit {done.returncode}\n{done.stderr}")
+    kit.expect(done.returncode == 0, f"kansoku simulate {' '.join(args)}: exit {done.returncode}\n{done.stderr}")
     return done.stdout
 
 
@@ -65,9 +66,15 @@ def difference(whole, variant, metric):
     return None
 
 
+def recorded(*names):
+    path = os.path.join(OPTIONS.data, *names)
+    kit.need(os.path.exists(path), f"no {path} (--data)")
+    return path
+
+
 def e1():
     print("\n## E1: data assets\n")
-    table = os.path.join(OPTIONS.data, "pmlb", "all_summary_stats.tsv")
+    table = recorded("pmlb", "all_summary_stats.tsv")
     fit = json.loads(kansoku("fit", table, "--assets", "rows=n_instances,columns=n_features", "--components", "15", "--json",
                              "-o", out("e1.json")))
     open(out("e1_assets.csv"), "w").write(kansoku("synth", out("e1.json"), "--count", "1000"))
@@ -81,7 +88,7 @@ def e1():
 
 def e2_e3():
     print("\n## E2 and E3: durations and arrivals (Philly)\n")
-    trace = os.path.join(OPTIONS.data, "philly", "philly_jobs_train.csv.gz")
+    trace = recorded("philly", "philly_jobs_train.csv.gz")
     fit = json.loads(kansoku("fit", trace, "--from", "2017-09-25", "--json", "-o", out("e2.json"), "--html", out("e2_e3.html")))
     print("| family | AIC | KS | KS unseen, random | KS unseen, later |\n|---|---|---|---|---|")
     for row in fit["duration"]["families"]:
@@ -211,25 +218,27 @@ def e9():
         os.remove(out("e9.csv"))
 
 
-parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-parser.add_argument("kansoku")
-parser.add_argument("output")
-parser.add_argument("--data", default=os.path.join(ROOT, "..", "shared", "data"))
-parser.add_argument("--quick", action="store_true")
-OPTIONS = parser.parse_args()
-os.makedirs(OPTIONS.output, exist_ok=True)
-if OPTIONS.quick:  # another run of the same test may be under way
-    own_folder = tempfile.TemporaryDirectory(prefix="quick-", dir=OPTIONS.output)
-    OPTIONS.output = own_folder.name
-with_data = os.path.isdir(OPTIONS.data)
-if with_data:
-    e1()
-    e2_e3()
-for experiment in (e4, e5, e6, e7, e8, e9):
+def claims(experiment):
+    failed.clear()
     experiment()
-print(f"\nreports: {OPTIONS.output}")
-if failed:
-    sys.exit("claims that do not hold: " + "; ".join(failed))
-if not with_data:
-    print("E1 to E3 need recordings (--data)")
-    sys.exit(77)
+    return [f"does not hold: {text}" for text in failed]
+
+
+def main(report):
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("kansoku")
+    parser.add_argument("output")
+    parser.add_argument("--data", default=os.path.join(kit.ROOT, "..", "shared", "data"))
+    parser.add_argument("--quick", action="store_true")
+    parser.parse_args(namespace=OPTIONS)
+    os.makedirs(OPTIONS.output, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="quick-", dir=OPTIONS.output) as own_folder:
+        if OPTIONS.quick:  # another run of the same test may be under way
+            OPTIONS.output = own_folder
+        for experiment in (e1, e2_e3, e4, e5, e6, e7, e8, e9):
+            report.part(experiment.__name__.upper(), claims, experiment)
+    print(f"\nreports: {OPTIONS.output}")
+
+
+OPTIONS = argparse.Namespace()
+kit.run(main)

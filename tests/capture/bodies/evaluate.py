@@ -7,7 +7,6 @@ truth is not known. A count that differs is wrong, and fails. Needs root. docs/r
 import argparse
 import collections
 import json
-import os
 import pathlib
 import re
 import subprocess
@@ -15,6 +14,9 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent.parent))
+import kit  # noqa: E402
+
 ROOT = HERE.parent.parent.parent
 REFUSED_MAX = 0.05  # of all functions
 PACK = """schema = 1
@@ -75,7 +77,7 @@ def record(options, folder, program):
     pack, trace = folder / "bodies.toml", folder / (program.name + ".pftrace")
     pack.write_text(PACK % program.name)
     job = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
-    recorder = subprocess.Popen([options.kansoku, "record", "-p", str(job.pid), "--probes", str(pack), "--explain", "-o", str(trace)],
+    recorder = subprocess.Popen(kit.record_command(options.kansoku, trace, "--probes", str(pack), "--explain", pids=[job.pid]),
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     told = []
     for line in recorder.stderr:
@@ -84,12 +86,12 @@ def record(options, folder, program):
             break
     else:
         job.kill()
-        sys.exit("the recorder ended: " + "".join(told))
+        raise kit.Wrong("the recorder ended: " + "".join(told))
     job.communicate(b"x")
     explained, rest = recorder.communicate()
     lost = re.search(r"(\d+) lost", rest)
     if job.returncode != 0 or lost is None or int(lost[1]) != 0:
-        sys.exit("%s: status %d; the recorder: %s" % (program.name, job.returncode, rest))
+        raise kit.Wrong("%s: status %d; the recorder: %s" % (program.name, job.returncode, rest))
     return explained, slices(trace)
 
 
@@ -114,7 +116,7 @@ def judge(program, truth, explained, seen):
     return out
 
 
-def main():
+def main(report):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kansoku", default=ROOT / "build/kansoku")
     parser.add_argument("--bodies", type=int, default=2000)
@@ -123,9 +125,7 @@ def main():
     parser.add_argument("--levels", default="0,1,2,3,s")
     parser.add_argument("--keep", type=pathlib.Path, help="a folder for the programs and recordings")
     options = parser.parse_args()
-    if os.geteuid() != 0:
-        print("skipped: needs root")
-        return 77
+    kit.need_root()
     total = {"exact": 0, "exits": 0, "refused": 0, "unjudged": 0, "wrong": 0}
     with tempfile.TemporaryDirectory() as scratch:
         folder = options.keep or pathlib.Path(scratch)
@@ -141,8 +141,9 @@ def main():
                 total = {word: total[word] + count for word, count in found.items()}
     print("all: " + ", ".join("%d %s" % (count, word) for word, count in total.items()))
     functions = sum(total.values())
-    return 0 if functions and total["wrong"] == 0 and total["refused"] <= REFUSED_MAX * functions else 1
+    report.judge("bodies", [text for is_wrong, text in ((not functions, "no function"), (total["wrong"], "counts differ"),
+                                                        (total["refused"] > REFUSED_MAX * functions, "too many are refused")) if is_wrong])
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    kit.run(main)
