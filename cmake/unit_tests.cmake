@@ -1,7 +1,7 @@
 # Programs of unit tests: how they are compiled, and how ctest runs them.
 
 # Test files of a module are compiled together in batches of this size: then no compiler takes more than 1.5 GB.
-set(KANSOKU_TEST_BATCH 8)
+set(KANSOKU_TEST_BATCH 10)
 
 function(kansoku_test_flags target)
   target_include_directories(${target} SYSTEM PRIVATE ${CMAKE_BINARY_DIR}/gen)
