@@ -4,10 +4,10 @@
 
 Samples run under `kansoku record --cuda` with the model clock; the executor writes when each operation was first in its stream (ready), when it
 took its engine (begin), and when it ended. An operation's time lies between two events of its stream, so the recording has to say ready and end.
-The cost of an event: none in the model's time, as an event is a part that takes 0 ns; what is left is the resolution of cuEventElapsedTime, a
-float of milliseconds. From ready to begin lies the latency of the model (docs/softgpu-clock.md) and, if the engine is taken, the wait for it: no
-event can see either. With and without the library the executor's own times have to be the same. Operations of two streams overlap in the
-recording exactly where they do in the executor's list. Figures that need one clock are unknown. Status 77: not possible here."""
+The cost of an event: none in the model's time, as an event is a part that takes 0 ns; what is left is the rounding of cuEventElapsedTime, a float of
+milliseconds, and none of that within 16 ms (bound_ns). From ready to begin lies the latency of the model (docs/softgpu-clock.md) and, if the engine
+is taken, the wait for it: no event can see either. With and without the library the executor's own times have to be the same. Operations of two
+streams overlap in the recording exactly where they do in the executor's list. Figures that need one clock are unknown. Status 77: not possible here."""
 import collections
 import itertools
 import json
@@ -24,11 +24,31 @@ LATENCY_NS = {"kernel": 3000, "set": 3000, "graph": 3000, "copy_HtoD": 4000, "co
 UNKNOWN = ["issue latency", "queue length", "void share", "idle time by cause", "launch-bound stretches"]
 
 
-def float_step_ns(ns):
-    """Between two neighbours of a float of milliseconds."""
-    ms = struct.unpack("f", struct.pack("f", abs(ns) * 1e-6))[0]
-    above = struct.unpack("f", struct.pack("I", struct.unpack("I", struct.pack("f", ms))[0] + 1))[0]
-    return (above - ms) * 1e6
+def bound_ns(time_ns):
+    """By how much a recorded time may be off that lies so long after the first reading of the clock.
+
+    The executor has whole ns. The library learns them as floats of milliseconds and rounds each to the nearest whole ns: that is the only rounding,
+    as all else adds whole numbers. A float has 24 bits, so one of x ns is off by x / 2^24 at most: rounded, by nothing below 16 ms (where half a
+    step is 0.48 ns), else by x / 2^23 at most. A device time is a sum of such: from the first base of the clock to the next ones, from the newest
+    to the begin, from there to the end or to a node. The parts add up to the whole time, and so do their bounds."""
+    return 0 if time_ns < 16_000_000 else time_ns >> 23
+
+
+def check_bound():
+    """The bound itself, at the edges of every step of a float up to a minute and in between."""
+    for power in range(4, 17):
+        for ns in {(1_000_000 << power) + each for each in range(-3, 4)} | {(1_000_000 << power) * part // 97 for part in range(1, 97)}:
+            ms = struct.unpack("f", struct.pack("f", ns * 1e-6))[0]
+            if abs(int(ms * 1e6 + 0.5) - ns) > bound_ns(ns):
+                sys.exit(f"{ns} ns are {ms} ms, which is further off than {bound_ns(ns)} ns")
+
+
+def shift_of(points):
+    """The recorded time less the executor's: times count from the first reading of the clock, so it is one number for all of the recording. One that
+    is within the bounds of all points, where there is such a one."""
+    low, high = max(seen - true - bound_ns(true) for seen, true in points), min(seen - true + bound_ns(true) for seen, true in points)
+    apart = sorted(seen - true for seen, true in points)
+    return low if low <= high else apart[len(apart) // 2]
 
 
 def plain(operations):
@@ -98,7 +118,7 @@ def nodes_in(operations, graph):
     return [one for one in operations if one.is_node and (one.stream, one.number) == (graph.stream, graph.number) and one.what != "event"]
 
 
-def unlike_nodes(recorded, executed, shift, allowed, figures):
+def unlike_nodes(recorded, executed, shift, figures):
     """A launch whose nodes have times at all has one for each, and each ends when the executor says."""
     if not recorded:
         return []
@@ -109,7 +129,7 @@ def unlike_nodes(recorded, executed, shift, allowed, figures):
         return [f"{len(seen)} nodes recorded, {len(true)} ran"]
     figures["nodes"] += len(seen)
     return [f"node {name} ends at {end}: {other} at {at} by the executor" for (end, name), (at, other) in zip(seen, true)
-            if name != other or abs(end - at) > allowed]
+            if name != other or abs(end - at) > bound_ns(at)]
 
 
 def compare(recording, operations):
@@ -120,20 +140,18 @@ def compare(recording, operations):
     if wrong:
         return problems + [wrong], None
     problems += parted(pairs, plain(operations), operations)
-    # Times count from the first reading of the clock: one number for all of the recording.
-    apart = sorted(one.end - ran.end for of, by in pairs for one, ran in zip(of, by))
-    shift = apart[len(apart) // 2] if apart else 0
+    points = [point for of, by in pairs for one, ran in zip(of, by) for point in ((one.begin, ran.ready), (one.end, ran.end))]
+    shift = shift_of(points) if points else 0
     figures, spans_seen, spans_ran = collections.Counter(), {}, {}
     for stream, (of, by) in enumerate(pairs):
         problems += [f"{after.name} begins before {before.name} has ended, on one stream" for before, after in zip(of, of[1:]) if after.begin < before.end]
         for number, (one, ran) in enumerate(zip(of, by)):
             figures["operations"] += 1
             figures["chains"] += "chain" in one.args
-            allowed = 2 * float_step_ns(max(ran.end, 1)) + 2
             for what, seen, true in (("begin", one.begin - shift, ran.ready), ("end", one.end - shift, ran.end)):
                 figures["largest ns off"] = max(figures["largest ns off"], abs(seen - true))
-                figures["allowed ns"] = max(figures["allowed ns"], allowed)
-                if abs(seen - true) > allowed:
+                figures["allowed ns"] = max(figures["allowed ns"], bound_ns(true))
+                if abs(seen - true) > bound_ns(true):
                     problems.append(f"{what} of {one.name} number {number} of stream {by[0].stream}: {seen} recorded, {true} by the executor")
             wait = ran.begin - ran.ready - LATENCY_NS.get(ran.what, 0)
             if wait < 0:
@@ -141,7 +159,7 @@ def compare(recording, operations):
             figures["waited for an engine"] += wait > 0
             spans_seen[stream, number], spans_ran[stream, number] = (one.begin - shift, one.end - shift), (ran.ready, ran.end)
             if ran.what == "graph":
-                problems += unlike_nodes(nodes_of(recording.slices, one), nodes_in(operations, ran), shift, allowed, figures)
+                problems += unlike_nodes(nodes_of(recording.slices, one), nodes_in(operations, ran), shift, figures)
     seen, ran = overlaps(spans_seen), overlaps(spans_ran)
     allowed = figures["allowed ns"]
     for pair in sorted({*seen, *ran}):
@@ -166,6 +184,7 @@ def main():
     if len(sys.argv) != 5:
         sys.exit(__doc__)
     kansoku, clang, samples, out = sys.argv[1:]
+    check_bound()
     need_root_and_clang(clang, kansoku)
     os.makedirs(out, exist_ok=True)
     failed, overlapped = False, 0

@@ -10,7 +10,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.path.insert(0, os.path.join(ROOT, "tests/docs"))
 import commands as pages  # noqa: E402
 
-# commands: what is typed in the new root. why: the reason for not walking it to its end; empty where it is.
+# commands: typed in the new root. why: the reason for not walking it to its end; empty if it is.
 Walk = collections.namedtuple("Walk", "commands why")
 
 
@@ -154,7 +154,7 @@ def unknown_kansoku(words):
 
 
 def problems(root=ROOT):
-    """What the tables do not know, or know wrongly: lines."""
+    """The targets and commands that the tables do not know, or know wrongly: lines."""
     with open(os.path.join(root, "Makefile"), encoding="utf-8") as file:
         rules, phony = rules_of(file.read())
     found = [f"Makefile: {name} is phony and has no rule: make takes it for done" for name in sorted(phony - rules)]

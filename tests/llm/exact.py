@@ -430,7 +430,7 @@ def selftest_of_cases(options, want, said):
 
 
 def selftest_of_missing():
-    """What is wrong stays wrong beside what cannot be had, before it and behind it."""
+    """A wrong case stays wrong beside one that cannot be had, before it and behind it."""
     def differences_of(name):
         if name == "missing":
             raise Unavailable("planted")

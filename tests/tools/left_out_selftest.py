@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""The targets say what they do without: cmake/left_out.cmake, at the configuration and at the end of `make softgpu`."""
+"""A target names the parts that it lacks: cmake/left_out.cmake, at the configuration and at the end of `make softgpu`."""
 import os
 import subprocess
 import sys
@@ -9,7 +9,7 @@ import unittest
 
 sys.dont_write_bytecode = True
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-# What the configuration looks for: OFF stands for "searched, and not there", a path for "there"; nothing is built.
+# The configuration looks for these: OFF stands for "searched, and not there", a path for "there"; nothing is built.
 LOOKED_FOR = ("KANSOKU_CUDA_CLANG", "CLANG_PTX_PROGRAM", "KANSOKU_LIBCLC", "GLOO_LIBRARY")
 
 
@@ -20,7 +20,7 @@ class LeftOut(unittest.TestCase):
         self.build = folder.name
 
     def configured(self, **found):
-        """What the configuration says is left out, and what the last command of the target says."""
+        """The lines of the configuration about left out parts, and those of the target's last command."""
         options = [f"-D{name}={'/there' if found.get(name, True) else 'OFF'}" for name in LOOKED_FOR]
         done = subprocess.run(["cmake", "-G", "Ninja", "-S", ROOT, "-B", self.build, "-DKANSOKU_TESTS=OFF", *options], stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, check=False)

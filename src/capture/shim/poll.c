@@ -172,6 +172,14 @@ static uint32_t take_queues(void) {
   return taken;
 }
 
+/* The whole nanosecond next to an elapsed time. Below 16 ms a float of milliseconds has a step of
+ * less than 1 ns, so it is the very one that the driver had; to cut would lose up to 1 ns each time,
+ * and a device time is a sum of such: of the bases, to the begin, to the end. */
+static int64_t ns_of(float ms) {
+  const double ns = (double)ms * 1e6;
+  return (int64_t)(ns < 0 ? ns - 0.5 : ns + 0.5);
+}
+
 /* Device time of an event: from the base that was the newest at the launch, or the oldest that
  * there still is. 0: the driver refused. */
 static int device_time(struct kansoku_context* context, uint16_t base, CUevent event,
@@ -184,7 +192,7 @@ static int device_time(struct kansoku_context* context, uint16_t base, CUevent e
                                                   (int64_t)(2 * BASE_EVERY_NS);
   const uint32_t number = is_old ? newest : base;
   if (kansoku_driver.event_elapsed(&ms, context->bases[number], event) != CUDA_SUCCESS) return 0;
-  *device_ns = context->base_ns[number] + (int64_t)((double)ms * 1e6);
+  *device_ns = context->base_ns[number] + ns_of(ms);
   return 1;
 }
 
@@ -194,7 +202,7 @@ static CUresult device_length(struct kansoku_context* context, uint32_t pair, in
   float ms = 0;
   const CUresult result =
       kansoku_driver.event_elapsed(&ms, context->begin[pair], context->end[pair]);
-  *ns = (int64_t)((double)ms * 1e6);
+  *ns = ns_of(ms);
   return result;
 }
 
@@ -233,8 +241,8 @@ static void count_duration(const struct wire_cuda_record* record) {
 static int by_begin(const void* a, const void* b, void* of) {
   const struct kansoku_twin* const twin = of;
   const uint32_t left = *(const uint32_t*)a, right = *(const uint32_t*)b;
-  const double x = twin->offset_ns[twin->nodes[left].begin],
-               y = twin->offset_ns[twin->nodes[right].begin];
+  const int64_t x = twin->offset_ns[twin->nodes[left].begin],
+                y = twin->offset_ns[twin->nodes[right].begin];
   return x < y ? -1 : x > y ? 1 : left < right ? -1 : 1;
 }
 
@@ -251,14 +259,14 @@ static void emit_nodes(struct kansoku_context* context, const struct kansoku_op*
       KANSOKU_LOSE(event_error);
       return;
     }
-    twin->offset_ns[i] = (double)ms * 1e6;
+    twin->offset_ns[i] = ns_of(ms);
   }
   qsort_r(twin->order, twin->node_count, sizeof *twin->order, by_begin, twin);
   for (uint32_t i = 0; i < twin->node_count; ++i) {
     const struct kansoku_twin_node* const node = &twin->nodes[twin->order[i]];
     struct wire_cuda_record record = node->record;
-    const int64_t begin = (int64_t)twin->offset_ns[node->begin];
-    const int64_t length = (int64_t)twin->offset_ns[node->end] - begin;
+    const int64_t begin = twin->offset_ns[node->begin];
+    const int64_t length = twin->offset_ns[node->end] - begin;
     record.host_begin_ns = op->record.host_begin_ns;
     record.tid = op->record.tid;
     record.correlation = op->record.correlation;
@@ -496,7 +504,7 @@ static void finish_reading(struct kansoku_context* context, uint32_t place, uint
       KANSOKU_LOSE(event_error);
       return;
     }
-    device_ns = context->base_ns[newest] + (int64_t)((double)ms * 1e6);
+    device_ns = context->base_ns[newest] + ns_of(ms);
   }
   if (context->probe_is_base) {
     const uint32_t next = context->base_count++ % KANSOKU_BASES;

@@ -104,7 +104,7 @@ struct kansoku_twin {
   struct kansoku_twin_node* nodes;
   CUevent* events;
   /* For the library's thread: times of the events of a launch, and the nodes by their begins. */
-  double* offset_ns;
+  int64_t* offset_ns;
   uint32_t* order;
   struct kansoku_twin* next_unused;
 };
