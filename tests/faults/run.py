@@ -36,6 +36,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 START_S = 10  # the ranks import PyTorch and meet
 LEARN_STEPS = 150  # clean ones in front of the fault, with --watch: a detector compares a job with its own past
 WINDOW_S = 8
+LAST_S = 30  # of a recorder whose command has ended
 END_S = 60  # a job that has not ended so long after its time is ended
 
 
@@ -79,15 +80,6 @@ class Job:
             select.select([fd], [], [])
 
 
-def wait_for_end(process):
-    """The recorder ends when its command has; one that does not is ended."""
-    try:
-        process.wait(30)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
 def profile(kansoku, trace, command, environment, record_s, during, options=()):
     """Observes a command that is started with it, for `record_s` seconds (None: until it ends), and returns the diagnosis.
 
@@ -95,15 +87,11 @@ def profile(kansoku, trace, command, environment, record_s, during, options=()):
     """
     duration = ["--duration", f"{record_s}s"] if record_s else []
     with tempfile.TemporaryFile("w+") as log:
-        recorder = subprocess.Popen([kansoku, "record", "-q", "-o", trace, *duration, "--", *command], env=environment,
-                                    stdout=subprocess.DEVNULL, stderr=log, start_new_session=True)
-        try:
+        # Ended early, it passes that on to the command: ranks that have not said who they are end with it.
+        with kit.Job([kansoku, "record", "-q", "-o", trace, *duration, "--", *command], "SIGTERM", LAST_S, env=environment,
+                     stdout=subprocess.DEVNULL, stderr=log, start_new_session=True) as recorder:
             during(recorder)
-        except BaseException:
-            recorder.terminate()  # passes it on to the command: ranks that have not said who they are end with it
-            raise
-        finally:
-            wait_for_end(recorder)
+            recorder.ended(LAST_S)
         done = subprocess.run([kansoku, "diagnose", "--json", *options, trace], capture_output=True, text=True, check=False)
         if not done.stdout:
             log.seek(0)
@@ -125,20 +113,16 @@ def watch_job(kansoku, folder, command, environment, watch_s, stops_at_finding, 
     once = ["--once"] if stops_at_finding else []
     incidents = []
     with tempfile.TemporaryFile("w+") as log:
-        watcher = subprocess.Popen([kansoku, "profile", "--watch", *once, "--json", "-q", "--window", f"{WINDOW_S}s", "--for", f"{watch_s}s",
-                                    "-o", folder, "--", *command], env=environment, stdout=subprocess.PIPE, stderr=log, text=True,
-                                   start_new_session=True)
-        reader = threading.Thread(target=read_incidents, args=(watcher.stdout, incidents))
-        reader.start()
-        try:
-            during(watcher)
-        except BaseException:
-            watcher.terminate()
-            raise
-        finally:
-            wait_for_end(watcher)
-            reader.join()
-            watcher.stdout.close()
+        with kit.Job([kansoku, "profile", "--watch", *once, "--json", "-q", "--window", f"{WINDOW_S}s", "--for", f"{watch_s}s", "-o", folder, "--",
+                      *command], "SIGTERM", LAST_S, env=environment, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True) as watcher:
+            reader = threading.Thread(target=read_incidents, args=(watcher.stdout, incidents))
+            reader.start()
+            try:
+                during(watcher)
+                watcher.ended(LAST_S)
+            finally:
+                watcher.end()
+                reader.join()
         if watcher.returncode not in (0, 10) and not incidents and not stops_at_finding:
             log.seek(0)
             raise Impossible(f"watching failed: {log.read()[-500:].strip()}")

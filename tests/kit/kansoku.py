@@ -55,5 +55,6 @@ class Recorder(Job):
     def __exit__(self, *cause):
         if self.poll() is None:
             self.send_signal(signal.SIGINT)
-        self.said += self.stderr.readlines()
+        if not self.stderr.closed:
+            self.said += self.stderr.readlines()
         super().__exit__(*cause)

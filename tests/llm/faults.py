@@ -85,7 +85,7 @@ def tids(pid):
     return sorted(int(tid) for tid in os.listdir(f"/proc/{pid}/task"))
 
 
-class Job:
+class Job(kit.Job):
     """A generation, on so many threads."""
 
     def __init__(self, threads, model="mid", environment=None, memory=None):
@@ -95,17 +95,12 @@ class Job:
             if memory:  # before it reads the weights, or they count elsewhere
                 write(os.path.join(memory, "cgroup.procs"), os.getpid())
         words = [models.driver("openmp"), "--model", path, "--tokens", "10000000", "--threads", str(threads), "--prompt-tokens", "32", "--context", "256"]
-        self.model, self.process = path, subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                                          env=dict(models.settings("openmp"), **(environment or {})), preexec_fn=join)
-        self.pid = self.process.pid
+        super().__init__(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=dict(models.settings("openmp"), **(environment or {})),
+                         preexec_fn=join)
 
     def __enter__(self):
         time.sleep(2)  # until it decodes: a recording that began earlier would hold less, and no other verdict
         return self
-
-    def __exit__(self, *unused):
-        self.process.kill()
-        self.process.wait()
 
 
 def recorded(job, folder, chance, plant):
@@ -142,19 +137,12 @@ def evicted(folder, chance):
 
 
 def memory_bus(folder, chance):
-    stream, started = compiled(folder, "stream", STREAM), []
-    try:
-        with Job(1) as job:
-            for tid in tids(job.pid):
-                os.sched_setaffinity(tid, {0})
-
-            def plant():
-                started.append(subprocess.Popen(["taskset", "-c", "1", stream]))
-            return recorded(job, folder, chance, plant)
-    finally:
-        for one in started:
-            one.kill()
-            one.wait()
+    stream = compiled(folder, "stream", STREAM)
+    with contextlib.ExitStack() as stack:
+        job = stack.enter_context(Job(1))
+        for tid in tids(job.pid):
+            os.sched_setaffinity(tid, {0})
+        return recorded(job, folder, chance, lambda: stack.enter_context(kit.Job(["taskset", "-c", "1", stream])))
 
 
 def device_clock(folder, chance):

@@ -40,17 +40,14 @@ def compare(model, threads, rounds, seconds):
         path = os.path.join(folder, "run.pftrace")
         words = [models.driver("openmp"), "--model", models.model(model), "--tokens", "10000000", "--threads", str(threads), "--prompt-tokens", "128", "--context",
                  "256"]
-        with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=models.settings("openmp")) as job:
-            try:
-                record(job.pid, "token", 1, path)  # it has begun
-                for _ in range(rounds):
-                    of_operators, of_threads = record(job.pid, "operator", seconds, path), record(job.pid, "thread", seconds, path)
-                    left.append(unexplained(of_threads))
-                    one, other = times(of_operators), times(of_threads)
-                    for op in one.keys() & other.keys():
-                        ratios.setdefault(op, []).append(one[op] / other[op])
-            finally:
-                job.terminate()
+        with kit.Job(words, "SIGTERM", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=models.settings("openmp")) as job:
+            record(job.pid, "token", 1, path)  # it has begun
+            for _ in range(rounds):
+                of_operators, of_threads = record(job.pid, "operator", seconds, path), record(job.pid, "thread", seconds, path)
+                left.append(unexplained(of_threads))
+                one, other = times(of_operators), times(of_threads)
+                for op in one.keys() & other.keys():
+                    ratios.setdefault(op, []).append(one[op] / other[op])
     missed = 0
     for op, values in sorted(ratios.items()):
         ratio = statistics.median(values)

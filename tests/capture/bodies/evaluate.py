@@ -76,19 +76,11 @@ def record(options, folder, program):
     """What the recorder tells of its probes, and the calls that it saw."""
     pack, trace = folder / "bodies.toml", folder / (program.name + ".pftrace")
     pack.write_text(PACK % program.name)
-    job = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
-    recorder = subprocess.Popen(kit.record_command(options.kansoku, trace, "--probes", str(pack), "--explain", pids=[job.pid]),
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    told = []
-    for line in recorder.stderr:
-        told.append(line)
-        if re.search("attached .*" + re.escape(program.name), line):
-            break
-    else:
-        job.kill()
-        raise kit.Wrong("the recorder ended: " + "".join(told))
-    job.communicate(b"x")
-    explained, rest = recorder.communicate()
+    attached = re.compile("attached .*" + re.escape(program.name))
+    with kit.Job([program], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as job, \
+            kit.Recorder(options.kansoku, trace, "--probes", str(pack), "--explain", pids=[job.pid], until=attached.search, stdout=subprocess.PIPE) as recorder:
+        job.communicate(b"x")
+        explained, rest = recorder.communicate()
     lost = re.search(r"(\d+) lost", rest)
     if job.returncode != 0 or lost is None or int(lost[1]) != 0:
         raise kit.Wrong("%s: status %d; the recorder: %s" % (program.name, job.returncode, rest))
