@@ -9,7 +9,6 @@
   run.py --list | --check | --table        the truths | are they complete | the scores so far
 Needs Debian's python3-torch; most faults need root. docs/faults.md says how to add one.
 """
-import argparse
 import contextlib
 import glob
 import itertools
@@ -257,7 +256,7 @@ def list_truths(faults):
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = kit.parser(__doc__)
     parser.add_argument("--fault", action="append", default=[], metavar="NAME", help="only this one (repeatable)")
     parser.add_argument("--dose", action="append", default=[], type=float, help="only this share of a step (repeatable)")
     parser.add_argument("--model", action="append", default=[], choices=MODELS, help="only this job (repeatable)")
@@ -267,7 +266,6 @@ def parse():
     parser.add_argument("--watch", action="store_true", help="a detector opens the windows, instead of one recording of the whole job")
     parser.add_argument("--results", metavar="FILE", help="[build/faults/COMMIT.jsonl]")
     parser.add_argument("--traces", metavar="FOLDER", help="keep the recordings")
-    parser.add_argument("--kansoku", default=os.path.join(ROOT, "build/kansoku"), metavar="PROGRAM")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--check", action="store_true", help="only check the fault files")
     parser.add_argument("--table", action="store_true", help="only print the scores in the results file")

@@ -4,7 +4,6 @@
 
 Each recording is 8 s of a 24-layer model. A fault counts as found if the finding that costs most names its cause; a clean run if there is none.
 Prints one line a run and a table. Exit status 1 if a fault was missed or a clean run was not silent, 77 without root or builds."""
-import argparse
 import contextlib
 import os
 import random
@@ -204,7 +203,7 @@ def all_judged(name, make, wanted, chance, count):
 
 
 def main(report):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = kit.parser(__doc__, False)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--clean", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1)

@@ -5,7 +5,6 @@
 For each number of threads: the time of each operator type at operator level against the longest thread's until its last barrier at thread level
 (target: within 5 %), and how much of the graphs' time busy threads, barriers and what lies outside of nodes leave unexplained (target: 3 %).
 Ratios are medians over pairs of recordings that follow each other. Exit status 1 if a target is missed, 77 without root or builds."""
-import argparse
 import os
 import statistics
 import subprocess
@@ -59,7 +58,7 @@ def compare(model, threads, rounds, seconds):
 
 
 def main(report):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = kit.parser(__doc__, False)
     parser.add_argument("--model", default="mid")
     parser.add_argument("--threads", default="1,2,4")
     parser.add_argument("--rounds", type=int, default=5)

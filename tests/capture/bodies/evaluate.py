@@ -4,7 +4,6 @@
 (make_bodies.py), which count their own calls, records the program with a probe on each body, and compares. Of each function it says
 exact, by exits alone, refused by name, or unjudged: the compiler made jumps of some of its calls of itself and left others, so the
 truth is not known. A count that differs is wrong, and fails. Needs root. docs/record.md has the results."""
-import argparse
 import collections
 import json
 import pathlib
@@ -109,8 +108,7 @@ def judge(program, truth, explained, seen):
 
 
 def main(report):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kansoku", default=ROOT / "build/kansoku")
+    parser = kit.parser(__doc__)
     parser.add_argument("--bodies", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--compilers", default="g++,clang++")
