@@ -145,6 +145,8 @@ def names(root, script, path):
     """Whether a text case or a program under tests/ names another file: by its path, or by its name where they lie side by side."""
     text = source_text.read(root, script)
     stem, suffix = os.path.splitext(os.path.basename(path))
+    if path.startswith("tests/kit/") and script.endswith(".py"):
+        return re.search(r"^(?:import|from) kit\b", text, re.MULTILINE) is not None
     if path in text or os.path.dirname(script) != os.path.dirname(path):
         return path in text
     return stem + suffix in text or (suffix == ".py" and re.search(rf"\b(?:import|from) {re.escape(stem)}\b", text) is not None)

@@ -11,11 +11,11 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 
-HERE = pathlib.Path(__file__).resolve().parent
-SOURCE = HERE.parent.parent
-BUILD = SOURCE / "build/release"
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import kit  # noqa: E402
+
+BUILD = pathlib.Path(kit.ROOT) / "build/release"
 # It waits, or trains while it waits, until the file `go` is there, then trains so many steps of two batches.
 STEPS = 60
 JOB = """
@@ -55,12 +55,8 @@ while warms_up and not os.path.exists(folder + "/leave"):
 """
 
 
-def wait_for(path, process):
-    until = time.time() + 120
-    while not os.path.exists(path):
-        if process.poll() is not None or time.time() > until:
-            sys.exit("%s did not come" % path)
-        time.sleep(0.02)  # allowed: the pause of a poll loop
+def there(job, path):
+    job.wait_for(lambda: os.path.exists(path), path, 120)
 
 
 def sites(text):
@@ -72,9 +68,8 @@ def record(folder, job, programs, packs):
     """Both record the job at once; each probe of one is beside that of the other."""
     recorders = []
     for name, program in programs:
-        recorders.append(subprocess.Popen(
-            [program, "record", "-p", str(job.pid), "--probes", packs, "--explain", "-o", folder + "/" + name + ".pftrace"],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        recorders.append(subprocess.Popen(kit.record_command(program, folder + "/" + name + ".pftrace", "--probes", packs, "--explain", pids=[job.pid]),
+                                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
     return recorders
 
 
@@ -82,13 +77,13 @@ def until_attached(recorder, library):
     for line in recorder.stderr:
         if re.search("attached .*" + re.escape(library), line):
             return
-    sys.exit("nothing was attached to " + library)
+    raise kit.Wrong("nothing was attached to " + library)
 
 
 def compare_records(programs, packs, library, categories):
     with tempfile.TemporaryDirectory() as folder:
-        job = subprocess.Popen(["/usr/bin/python3", "-c", JOB, folder, "wait", str(STEPS)])
-        wait_for(folder + "/ready", job)
+        job = kit.Job(["/usr/bin/python3", "-c", JOB, folder, "wait", str(STEPS)])
+        there(job, folder + "/ready")
         recorders = record(folder, job, programs, packs)
         for recorder in recorders:
             until_attached(recorder, library)
@@ -100,7 +95,7 @@ def compare_records(programs, packs, library, categories):
         result = subprocess.run([str(BUILD / "tests/compare_recordings"), *[folder + "/" + name + ".pftrace" for name, _ in programs],
                                  *categories], stdout=subprocess.PIPE, text=True)
         print(result.stdout, end="")
-        return result.returncode == 0 and one == other and len(one) > 0
+        return 0 if result.returncode == 0 and one == other and one else 1
 
 
 def rows_of(path, pid):
@@ -116,14 +111,10 @@ def last_time(path, job):
 
 def until_windows(path, job, holds, behind=0):
     """Until three windows in a row, all after the time `behind`, hold; the time of the last."""
-    until = time.time() + 120
-    while True:
+    def last():
         rows = [row for row in rows_of(path, job.pid)[-3:] if float(row["time_s"]) > behind]
-        if len(rows) == 3 and all(map(holds, rows)):
-            return float(rows[-1]["time_s"])
-        if job.poll() is not None or time.time() > until:
-            sys.exit("no such windows in " + path)
-        time.sleep(0.1)  # allowed: the pause of a poll loop
+        return len(rows) == 3 and all(map(holds, rows)) and float(rows[-1]["time_s"])
+    return job.wait_for(last, "such windows in " + path, 120, 0.1)
 
 
 def total(rows, begin, name):
@@ -138,18 +129,18 @@ def compare_windows(programs):
         return float(row["step_rate"] or 0) > 0
 
     with tempfile.TemporaryDirectory() as folder:
-        job = subprocess.Popen(["/usr/bin/python3", "-c", JOB, folder, "warm", str(10 * STEPS)])
-        wait_for(folder + "/ready", job)
+        job = kit.Job(["/usr/bin/python3", "-c", JOB, folder, "warm", str(10 * STEPS)])
+        there(job, folder + "/ready")
         paths = {name: folder + "/" + name + ".csv" for name, _ in programs}
         agents = [subprocess.Popen([program, "watch", "-q", "--no-history", "--state", folder + "/" + name, "--features", paths[name]])
                   for name, program in programs]
         for path in paths.values():
             until_windows(path, job, is_busy)
         open(folder + "/go", "w").close()
-        wait_for(folder + "/quiet", job)
+        there(job, folder + "/quiet")
         begins = {name: until_windows(path, job, lambda row: not is_busy(row)) for name, path in paths.items()}
         open(folder + "/count", "w").close()
-        wait_for(folder + "/done", job)
+        there(job, folder + "/done")
         # A short training may be over before its first window is told.
         ends = {path: last_time(path, job) for path in paths.values()}
         for path, end in ends.items():
@@ -166,18 +157,17 @@ def compare_windows(programs):
             is_count = not feature.endswith("_share")
             fine = fine and told[0] > 0 and (not is_count or abs(told[0] - told[1]) < 0.001 * told[0])
             print("windows, %s: %.4g and %.4g%s" % (feature, *told, "" if is_count else " s"))
-        return fine
+        return 0 if fine else 1
 
 
-def main():
+def main(report):
     other = os.path.abspath(sys.argv[1])
     new = os.path.abspath(sys.argv[2]) if len(sys.argv) > 2 else str(BUILD / "kansoku")
     programs = [("other", other), ("new", new)]
-    fine = compare_records(programs, "default,-sched,-python", "libtorch_python", ["backward", "step", "collective"])
-    fine = compare_records(programs, "torch-ops", "libtorch_cpu", ["torch-ops"]) and fine
-    fine = compare_windows(programs) and fine
-    sys.exit(0 if fine else 1)
+    report.part("Python", compare_records, programs, "default,-sched,-python", "libtorch_python", ["backward", "step", "collective"])
+    report.part("torch-ops", compare_records, programs, "torch-ops", "libtorch_cpu", ["torch-ops"])
+    report.part("windows", compare_windows, programs)
 
 
 if __name__ == "__main__":
-    main()
+    kit.run(main)

@@ -106,14 +106,11 @@ def latencies(lines, slices, seen, kernels, error):
 
 
 def main(report):
-    if len(sys.argv) not in (4, 5):
-        sys.exit(__doc__)
-    kansoku, planned, out = sys.argv[1:4]
-    rounds = int(sys.argv[4]) if len(sys.argv) == 5 else 3
+    kansoku, planned, out, rounds = (kit.words(__doc__, 3, 4) + ["3"])[:4]
     kit.need_root()
     os.makedirs(out, exist_ok=True)
     own = os.path.join(out, "plan.txt")
-    trace, log = record(kansoku, out, "plan", [planned, "plan", own, str(rounds)], {"KANSOKU_SOFTGPU_FAULT": FAULTS})
+    trace, log = record(kansoku, out, "plan", [planned, "plan", own, rounds], {"KANSOKU_SOFTGPU_FAULT": FAULTS})
     lines, operations = read_lines(own), read_operations(log)
     kernels = sorted((one for one in operations if one.what == "kernel"), key=lambda one: one.host_begin)
     recording = read_recording(trace)

@@ -22,10 +22,8 @@ def percentiles(values):
 
 
 def main(report):
-    if len(sys.argv) not in (5, 6):
-        sys.exit(__doc__)
-    kansoku, planned, out = sys.argv[1:4]
-    seconds, skew = float(sys.argv[4]) * 60, sys.argv[5] if len(sys.argv) == 6 else "offset_us=-123456.789,drift_ppm=50"
+    kansoku, planned, out, minutes, *skews = kit.words(__doc__, 4, 5)
+    seconds, skew = float(minutes) * 60, (skews or ["offset_us=-123456.789,drift_ppm=50"])[0]
     os.makedirs(out, exist_ok=True)
     trace, log = record(kansoku, out, "clock", [planned, "ticks", os.path.join(out, "ticks.txt"), str(seconds)],
                         {"KANSOKU_SOFTGPU_EVENT_CLOCK": skew, "KANSOKU_SOFTGPU_FAULT": "kernel=tick:1+:slow=1ms"})

@@ -114,9 +114,7 @@ def compare(label, ran, trace, own=None):
 
 
 def main(report):
-    if len(sys.argv) < 5:
-        sys.exit(__doc__)
-    kansoku, clang, samples, out = sys.argv[1:5]
+    kansoku, clang, samples, out, *llama = kit.words(__doc__, 4, 6)
     os.environ["KANSOKU"] = os.path.abspath(kansoku)  # for the compiler
     kit.need_root()
     kit.need_clang(clang)
@@ -127,8 +125,8 @@ def main(report):
         jobs.append(("halide", ["/usr/bin/python3", os.path.join(samples, "..", "halide", "halide_demo.py")], {}))
     else:
         report.skip("halide", "not installed")
-    if len(sys.argv) == 7:
-        build, model = sys.argv[5:]
+    if llama:
+        build, model = llama
         path = os.path.join(build, "bin")
         libraries = {"LD_LIBRARY_PATH": f"{path}:" + os.environ.get("LD_LIBRARY_PATH", "")}  # found by the program's own path
         for label, settings in (("llama-graphs", {}), ("llama", {"GGML_CUDA_DISABLE_GRAPHS": "1"})):

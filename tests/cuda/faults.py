@@ -34,9 +34,7 @@ def calls_of(kansoku, program, out):
 
 
 def main(report):
-    if len(sys.argv) != 5:
-        sys.exit(__doc__)
-    kansoku, clang, samples, out = sys.argv[1:]
+    kansoku, clang, samples, out = kit.words(__doc__, 4)
     kit.need_root()
     kit.need_clang(clang)
     os.makedirs(out, exist_ok=True)

@@ -120,9 +120,7 @@ def in_a_container(kansoku, planned, out):
 
 
 def main(report):
-    if len(sys.argv) != 4:
-        sys.exit(__doc__)
-    kansoku, planned, out = sys.argv[1:]
+    kansoku, planned, out = kit.words(__doc__, 3)
     kit.need_root()
     os.makedirs(out, exist_ok=True)
     report.part("exec", becomes_another, kansoku, planned, out, ("--no-bpf",))

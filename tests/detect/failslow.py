@@ -12,7 +12,6 @@ that the victim's lost time sits in. Asked for:
     with the model of another healthy run that is configured alike, where there is one;
   a fault of all ranks is found against another run's healthy steps.
 """
-import argparse
 import csv
 import gzip
 import io
@@ -126,7 +125,7 @@ def judge(run, verdict, permutation):
 
 
 def main(report):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = kit.parser(__doc__, False)
     parser.add_argument("kansoku")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()

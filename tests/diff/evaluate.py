@@ -11,7 +11,6 @@
 for the recordings. Null pairs are restarts; every third one has other numbers in kernel names. The status is 1 if a null pair shows
 anything or a change that must be found is not.
 """
-import argparse
 import os
 import subprocess
 import sys
@@ -164,16 +163,14 @@ PARTS = {"gpu": evaluate_gpu, "model": evaluate_model, "wall": evaluate_wall, "d
 
 
 def main(report):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = kit.parser(__doc__)
     parser.add_argument("part", choices=[*PARTS, "all"])
-    parser.add_argument("--kansoku", default=os.path.join(ROOT, "build/kansoku"))
     parser.add_argument("--job")
     parser.add_argument("--null", type=int, default=10)
     parser.add_argument("--runs", type=int, default=8)
     parser.add_argument("--keep")
     parser.add_argument("--again", action="store_true", help="parts that are done at this commit, too")
     options = parser.parse_args()
-    options.kansoku = os.path.realpath(options.kansoku)
     with tempfile.TemporaryDirectory(prefix="kansoku-diff-") as own:
         folder = options.keep or own
         os.makedirs(folder, exist_ok=True)

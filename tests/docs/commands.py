@@ -131,7 +131,7 @@ def main():
             count += words[0] in ("kansoku", "build/kansoku", "make") or words[0].startswith("tools/")
             problems += found
     print("\n".join(problems + [f"{count} commands, {len(problems)} problems"]))
-    return 1 if problems else 0
+    return 1 if problems or not count else 0
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@
     evaluate.py plain [--seconds 60] [--runs 10]                                   a plain run recorded and diagnosed
 Needs root, eBPF and Debian's python3-torch. --kansoku names the program (build/kansoku).
 """
-import argparse
 import json
 import os
 import subprocess
@@ -97,9 +96,8 @@ def plain(options):
 
 
 def main(report):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = kit.parser(__doc__)
     parser.add_argument("what", choices=["hits", "kinds", "clean", "plain"])
-    parser.add_argument("--kansoku", default=os.path.join(kit.ROOT, "build/kansoku"))
     parser.add_argument("--seconds", type=int, default=0)
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--shares", default="0.1,0.2,0.5,1.0")

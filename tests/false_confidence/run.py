@@ -9,7 +9,6 @@ exit status outside of that truth is wrong.
   run.py --list | --check | --table   the truths | are they complete | the score so far, in Markdown
 Needs root and Debian's python3-torch and gcc. Recordings with a wrong answer are kept in build/false-confidence/wrong.
 """
-import argparse
 import contextlib
 import ctypes
 import json
@@ -252,12 +251,11 @@ def print_list(scenarios):
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = kit.parser(__doc__)
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME")
     parser.add_argument("--minutes", type=float, help="begin no new scenario after this time")
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--results", metavar="FILE", help="[build/false-confidence/COMMIT.jsonl]")
-    parser.add_argument("--kansoku", default=os.path.join(ROOT, "build/kansoku"), metavar="PROGRAM")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--check", action="store_true", help="only check the scenarios' own truths")
     parser.add_argument("--table", action="store_true", help="only print the score of the results file")

@@ -9,7 +9,6 @@
   run.py --list | --check | --table        the truths | are they complete | the scores so far
 Needs Debian's python3-torch; most faults need root. docs/faults.md says how to add one.
 """
-import argparse
 import contextlib
 import glob
 import itertools
@@ -36,6 +35,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 START_S = 10  # the ranks import PyTorch and meet
 LEARN_STEPS = 150  # clean ones in front of the fault, with --watch: a detector compares a job with its own past
 WINDOW_S = 8
+LAST_S = 30  # of a recorder whose command has ended
 END_S = 60  # a job that has not ended so long after its time is ended
 
 
@@ -79,15 +79,6 @@ class Job:
             select.select([fd], [], [])
 
 
-def wait_for_end(process):
-    """The recorder ends when its command has; one that does not is ended."""
-    try:
-        process.wait(30)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
 def profile(kansoku, trace, command, environment, record_s, during, options=()):
     """Observes a command that is started with it, for `record_s` seconds (None: until it ends), and returns the diagnosis.
 
@@ -95,15 +86,11 @@ def profile(kansoku, trace, command, environment, record_s, during, options=()):
     """
     duration = ["--duration", f"{record_s}s"] if record_s else []
     with tempfile.TemporaryFile("w+") as log:
-        recorder = subprocess.Popen([kansoku, "record", "-q", "-o", trace, *duration, "--", *command], env=environment,
-                                    stdout=subprocess.DEVNULL, stderr=log, start_new_session=True)
-        try:
+        # Ended early, it passes that on to the command: ranks that have not said who they are end with it.
+        with kit.Job([kansoku, "record", "-q", "-o", trace, *duration, "--", *command], "SIGTERM", LAST_S, env=environment,
+                     stdout=subprocess.DEVNULL, stderr=log, start_new_session=True) as recorder:
             during(recorder)
-        except BaseException:
-            recorder.terminate()  # passes it on to the command: ranks that have not said who they are end with it
-            raise
-        finally:
-            wait_for_end(recorder)
+            recorder.ended(LAST_S)
         done = subprocess.run([kansoku, "diagnose", "--json", *options, trace], capture_output=True, text=True, check=False)
         if not done.stdout:
             log.seek(0)
@@ -125,20 +112,16 @@ def watch_job(kansoku, folder, command, environment, watch_s, stops_at_finding, 
     once = ["--once"] if stops_at_finding else []
     incidents = []
     with tempfile.TemporaryFile("w+") as log:
-        watcher = subprocess.Popen([kansoku, "profile", "--watch", *once, "--json", "-q", "--window", f"{WINDOW_S}s", "--for", f"{watch_s}s",
-                                    "-o", folder, "--", *command], env=environment, stdout=subprocess.PIPE, stderr=log, text=True,
-                                   start_new_session=True)
-        reader = threading.Thread(target=read_incidents, args=(watcher.stdout, incidents))
-        reader.start()
-        try:
-            during(watcher)
-        except BaseException:
-            watcher.terminate()
-            raise
-        finally:
-            wait_for_end(watcher)
-            reader.join()
-            watcher.stdout.close()
+        with kit.Job([kansoku, "profile", "--watch", *once, "--json", "-q", "--window", f"{WINDOW_S}s", "--for", f"{watch_s}s", "-o", folder, "--",
+                      *command], "SIGTERM", LAST_S, env=environment, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True) as watcher:
+            reader = threading.Thread(target=read_incidents, args=(watcher.stdout, incidents))
+            reader.start()
+            try:
+                during(watcher)
+                watcher.ended(LAST_S)
+            finally:
+                watcher.end()
+                reader.join()
         if watcher.returncode not in (0, 10) and not incidents and not stops_at_finding:
             log.seek(0)
             raise Impossible(f"watching failed: {log.read()[-500:].strip()}")
@@ -273,7 +256,7 @@ def list_truths(faults):
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = kit.parser(__doc__)
     parser.add_argument("--fault", action="append", default=[], metavar="NAME", help="only this one (repeatable)")
     parser.add_argument("--dose", action="append", default=[], type=float, help="only this share of a step (repeatable)")
     parser.add_argument("--model", action="append", default=[], choices=MODELS, help="only this job (repeatable)")
@@ -283,7 +266,6 @@ def parse():
     parser.add_argument("--watch", action="store_true", help="a detector opens the windows, instead of one recording of the whole job")
     parser.add_argument("--results", metavar="FILE", help="[build/faults/COMMIT.jsonl]")
     parser.add_argument("--traces", metavar="FOLDER", help="keep the recordings")
-    parser.add_argument("--kansoku", default=os.path.join(ROOT, "build/kansoku"), metavar="PROGRAM")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--check", action="store_true", help="only check the fault files")
     parser.add_argument("--table", action="store_true", help="only print the scores in the results file")

@@ -16,8 +16,10 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-SOURCES = os.path.join(ROOT, "tests/gpu")
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import kit  # noqa: E402
+
+SOURCES = os.path.dirname(os.path.abspath(__file__))
 KANSOKU = os.path.realpath(os.environ.get("KANSOKU") or shutil.which("kansoku"))
 LIBRARIES = os.path.join(os.path.dirname(KANSOKU), "softgpu")
 LIMIT_S = 120  # only what hangs takes so long
@@ -36,18 +38,14 @@ class Builder:
 
     def __init__(self, folder):
         self.folder, self.count = folder, 0
-        self.environment = dict(os.environ, KANSOKU=KANSOKU)
         for name in ("bad_input", "bad_input_big"):
-            self.compile("-c", os.path.join(SOURCES, name + ".cu"), "-o", self.path(name + ".o"))
+            kit.compile_for_device(KANSOKU, self.path(name + ".o"), "-c", os.path.join(SOURCES, name + ".cu"))
 
     def path(self, name):
         return os.path.join(self.folder, name)
 
-    def compile(self, *arguments):
-        subprocess.run([os.path.join(ROOT, "share/softgpu/softgpu-clang"), *arguments], env=self.environment, check=True)
-
     def text(self):
-        self.compile("-ptx", os.path.join(SOURCES, "bad_input.cu"), "-o", self.path("own.ptx"))
+        kit.compile_for_device(KANSOKU, self.path("own.ptx"), "-ptx", os.path.join(SOURCES, "bad_input.cu"))
         with open(self.path("own.ptx"), encoding="utf-8") as file:
             return file.read()
 
@@ -276,14 +274,14 @@ def processes(builder):
 PARTS = {part.__name__: part for part in (images, files, memory, faults, processes)}
 
 
-def main():
+def main(report):
     if len(sys.argv) != 2 or sys.argv[1] not in PARTS:
         sys.exit(f"usage: {sys.argv[0]} {' | '.join(PARTS)}")
     with tempfile.TemporaryDirectory() as folder:
         os.environ["KANSOKU_SOFTGPU_DIR"] = os.path.join(folder, "state")
         PARTS[sys.argv[1]](Builder(folder))
-    sys.exit(1 if failed else 0)
+    report.judge(sys.argv[1], failed)
 
 
 if __name__ == "__main__":
-    main()
+    kit.run(main)

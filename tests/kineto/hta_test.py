@@ -15,6 +15,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import kit  # noqa: E402
+
 LIMIT = 0.01
 KERNEL_WAIT_US = 0.030  # a shorter gap between kernels is their own delay
 
@@ -188,18 +191,18 @@ class Test:
 def published():
     """Profiles of others."""
     data = os.environ.get("KANSOKU_DATA")
-    if not data:
-        print("KANSOKU_DATA is not set: published profiles are left out")
-        return []
+    kit.need(data, "KANSOKU_DATA is not set")
     profiles = pathlib.Path(data) / "profiles"
-    return [*sorted((profiles / "kineto").glob("*.json.gz")), *sorted((profiles / "hta").glob("*.json.gz"))]
+    found = [*sorted((profiles / "kineto").glob("*.json.gz")), *sorted((profiles / "hta").glob("*.json.gz"))]
+    kit.need(found, f"there are none in {profiles}")
+    return found
 
 
 def has_device_work(path):
     return '"stream"' in gzip.open(path, "rt").read()
 
 
-def main():
+def main(report):
     kansoku, recordings = sys.argv[1:]
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -210,13 +213,11 @@ def main():
             ranks = range(4) if recording.stem == "four_ranks" else [None]
             for rank in ranks:
                 test.compare(recording, () if rank is None else ("--rank", str(rank)))
-        for profile in published():
-            if has_device_work(profile):
-                test.compare(profile)
-        print("\n".join(test.failures))
-        print(f"{test.compared} figures compared, {len(test.failures)} differ")
-        sys.exit(1 if test.failures or test.compared < 50 else 0)
+        report.judge("recordings", list(test.failures) or ([] if test.compared >= 50 else [f"only {test.compared} figures were compared"]))
+        test.failures.clear()
+        report.part("published profiles", lambda: [test.compare(profile) for profile in filter(has_device_work, published())] and test.failures)
+        print(f"{test.compared} figures compared")
 
 
 if __name__ == "__main__":
-    main()
+    kit.run(main)

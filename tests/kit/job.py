@@ -64,6 +64,12 @@ class Job(subprocess.Popen):
             return found
         return wait_for(seen, what, patience_s, pause_s)
 
+    def ended(self, patience_s):
+        """Gives it time to end by itself; then ends it."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(patience_s)
+        self.end()
+
     def end(self):
         if self.poll() is None:
             end_process(self.pid, self.ticks, self.end_signal, self.grace_s)

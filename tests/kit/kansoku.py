@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The program under test: its recorders, and its answers in JSON."""
+import argparse
 import json
 import os
 import signal
 import subprocess
+import sys
 
 from kit.job import Job
 from kit.outcome import Wrong, need
@@ -16,11 +18,26 @@ def default_kansoku():
     return os.environ.get("KANSOKU") or os.path.join(ROOT, "build", "kansoku")
 
 
-def answer(kansoku, *words, good=(0, 10, 11), **options):
+def parser(usage, with_kansoku=True):
+    """`with_kansoku`: takes --kansoku PROGRAM."""
+    made = argparse.ArgumentParser(description=usage, formatter_class=argparse.RawDescriptionHelpFormatter)
+    if with_kansoku:
+        made.add_argument("--kansoku", default=os.path.join(ROOT, "build", "kansoku"), metavar="PROGRAM", type=os.path.realpath)
+    return made
+
+
+def words(usage, least, most=None):
+    """The words of the command line, so many."""
+    if not least <= len(sys.argv) - 1 <= (most or least):
+        sys.exit(usage)
+    return sys.argv[1:]
+
+
+def answer(kansoku, *arguments, good=(0, 10, 11), **options):
     """Parsed standard output of a command that prints JSON. 10, 11: it has something to tell."""
-    done = subprocess.run([kansoku, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False, **options)
+    done = subprocess.run([kansoku, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False, **options)
     if done.returncode not in good:
-        raise Wrong(f"kansoku {' '.join(map(str, words))}: status {done.returncode}: {done.stderr.strip()[-2000:]}")
+        raise Wrong(f"kansoku {' '.join(map(str, arguments))}: status {done.returncode}: {done.stderr.strip()[-2000:]}")
     return json.loads(done.stdout)
 
 
@@ -55,5 +72,6 @@ class Recorder(Job):
     def __exit__(self, *cause):
         if self.poll() is None:
             self.send_signal(signal.SIGINT)
-        self.said += self.stderr.readlines()
+        if not self.stderr.closed:
+            self.said += self.stderr.readlines()
         super().__exit__(*cause)

@@ -5,6 +5,8 @@ import shutil
 import sys
 import traceback
 
+from kit.table import Table
+
 PASSED, FAILED, SKIPPED = 0, 1, 77  # exit statuses
 SHOWN = 30  # problems of a part
 
@@ -47,10 +49,13 @@ class Report:
     def part(self, name, do, *arguments, needed=False):
         """Does it. Its problems are those that do() returns (as judge() takes them) or raises; without something that it needs it is
         skipped. `needed`: without this part the whole is no test. Whether it passed."""
+        before = Table.seen_wrong
         try:
             problems = do(*arguments)
         except Impossible as reason:
-            return self.skip(name, reason, needed)
+            if Table.seen_wrong == before:
+                return self.skip(name, reason, needed)
+            problems = [f"rows are wrong; behind them: {reason}"]
         except Wrong as problem:
             problems = [str(problem)]
         except SystemExit as end:

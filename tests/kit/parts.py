@@ -20,6 +20,14 @@ def commit_of_tree():
     return (git("rev-parse", "--short=12", "HEAD").strip() or "none") + ("+" + hashlib.sha1(changed.encode()).hexdigest()[:6] if changed else "")
 
 
+def read_lines(path):
+    """One JSON value a line, as far as lines are whole; none if there is no file."""
+    if not os.path.exists(path):
+        return []
+    with open(path, encoding="utf-8") as file:
+        return [json.loads(line) for line in file if line.endswith("\n")]
+
+
 # `key`: plain values that name it; `do`: gives its result, a dict, or raises Impossible; `facts`: kept with the result.
 Part = collections.namedtuple("Part", "key title do facts", defaults=({},))
 
@@ -30,10 +38,7 @@ class Parts:
     def __init__(self, folder, path=None, commit=None):
         self.commit = commit or commit_of_tree()
         self.path = path or os.path.join(folder, self.commit + ".jsonl")
-        self.all = []  # of other commits, too
-        if os.path.exists(self.path):
-            with open(self.path, encoding="utf-8") as file:
-                self.all = [json.loads(line) for line in file if line.endswith("\n")]  # one that was broken off is not there
+        self.all = read_lines(self.path)  # of other commits, too
 
     @property
     def results(self):

@@ -14,7 +14,6 @@ the software GPU.
   demo        a generation on CPU and software GPU, and the kernels that took longest
 
 The cache is $KANSOKU_LLAMA_CACHE [~/.cache/kansoku/llama]. Exit status 77: cannot be had here (no network, no compiler), with the reason."""
-import argparse
 import array
 import fcntl
 import os
@@ -261,7 +260,7 @@ def perform(verb, variant, names, report):
 
 
 def main(report):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = kit.parser(__doc__, False)
     parser.add_argument("verb", choices=["sources", "build", *VERBS])
     parser.add_argument("names", nargs="*")
     parser.add_argument("--build", help="which build [lean-80; of programs and evaluate whole-80]")

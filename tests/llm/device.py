@@ -5,7 +5,6 @@
 The truth is what the device executed in runs that nobody observed: of 64 tokens, and of 32, so that their difference is what a token takes. A report is
 right if all kernels add up to it, each decoding micro-batch has as many, and the kernels were told to the nodes of every timed graph. Exit status 77
 where the backend is not built. --mutant leaves one kernel in ten out of the comparison and must turn red."""
-import argparse
 import os
 import re
 import sys
@@ -63,7 +62,7 @@ def compared(name, build, model, settings, mutant):
 
 
 def main(report):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = kit.parser(__doc__, False)
     parser.add_argument("--build", default="lean-80")
     parser.add_argument("--mutant", action="store_true")
     options = parser.parse_args()

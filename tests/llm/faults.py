@@ -4,7 +4,6 @@
 
 Each recording is 8 s of a 24-layer model. A fault counts as found if the finding that costs most names its cause; a clean run if there is none.
 Prints one line a run and a table. Exit status 1 if a fault was missed or a clean run was not silent, 77 without root or builds."""
-import argparse
 import contextlib
 import os
 import random
@@ -85,7 +84,7 @@ def tids(pid):
     return sorted(int(tid) for tid in os.listdir(f"/proc/{pid}/task"))
 
 
-class Job:
+class Job(kit.Job):
     """A generation, on so many threads."""
 
     def __init__(self, threads, model="mid", environment=None, memory=None):
@@ -95,17 +94,12 @@ class Job:
             if memory:  # before it reads the weights, or they count elsewhere
                 write(os.path.join(memory, "cgroup.procs"), os.getpid())
         words = [models.driver("openmp"), "--model", path, "--tokens", "10000000", "--threads", str(threads), "--prompt-tokens", "32", "--context", "256"]
-        self.model, self.process = path, subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                                          env=dict(models.settings("openmp"), **(environment or {})), preexec_fn=join)
-        self.pid = self.process.pid
+        super().__init__(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=dict(models.settings("openmp"), **(environment or {})),
+                         preexec_fn=join)
 
     def __enter__(self):
         time.sleep(2)  # until it decodes: a recording that began earlier would hold less, and no other verdict
         return self
-
-    def __exit__(self, *unused):
-        self.process.kill()
-        self.process.wait()
 
 
 def recorded(job, folder, chance, plant):
@@ -142,19 +136,12 @@ def evicted(folder, chance):
 
 
 def memory_bus(folder, chance):
-    stream, started = compiled(folder, "stream", STREAM), []
-    try:
-        with Job(1) as job:
-            for tid in tids(job.pid):
-                os.sched_setaffinity(tid, {0})
-
-            def plant():
-                started.append(subprocess.Popen(["taskset", "-c", "1", stream]))
-            return recorded(job, folder, chance, plant)
-    finally:
-        for one in started:
-            one.kill()
-            one.wait()
+    stream = compiled(folder, "stream", STREAM)
+    with contextlib.ExitStack() as stack:
+        job = stack.enter_context(Job(1))
+        for tid in tids(job.pid):
+            os.sched_setaffinity(tid, {0})
+        return recorded(job, folder, chance, lambda: stack.enter_context(kit.Job(["taskset", "-c", "1", stream])))
 
 
 def device_clock(folder, chance):
@@ -216,7 +203,7 @@ def all_judged(name, make, wanted, chance, count):
 
 
 def main(report):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = kit.parser(__doc__, False)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--clean", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1)

@@ -5,7 +5,6 @@
 For each number of threads: the time of each operator type at operator level against the longest thread's until its last barrier at thread level
 (target: within 5 %), and how much of the graphs' time busy threads, barriers and what lies outside of nodes leave unexplained (target: 3 %).
 Ratios are medians over pairs of recordings that follow each other. Exit status 1 if a target is missed, 77 without root or builds."""
-import argparse
 import os
 import statistics
 import subprocess
@@ -40,17 +39,14 @@ def compare(model, threads, rounds, seconds):
         path = os.path.join(folder, "run.pftrace")
         words = [models.driver("openmp"), "--model", models.model(model), "--tokens", "10000000", "--threads", str(threads), "--prompt-tokens", "128", "--context",
                  "256"]
-        with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=models.settings("openmp")) as job:
-            try:
-                record(job.pid, "token", 1, path)  # it has begun
-                for _ in range(rounds):
-                    of_operators, of_threads = record(job.pid, "operator", seconds, path), record(job.pid, "thread", seconds, path)
-                    left.append(unexplained(of_threads))
-                    one, other = times(of_operators), times(of_threads)
-                    for op in one.keys() & other.keys():
-                        ratios.setdefault(op, []).append(one[op] / other[op])
-            finally:
-                job.terminate()
+        with kit.Job(words, "SIGTERM", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=models.settings("openmp")) as job:
+            record(job.pid, "token", 1, path)  # it has begun
+            for _ in range(rounds):
+                of_operators, of_threads = record(job.pid, "operator", seconds, path), record(job.pid, "thread", seconds, path)
+                left.append(unexplained(of_threads))
+                one, other = times(of_operators), times(of_threads)
+                for op in one.keys() & other.keys():
+                    ratios.setdefault(op, []).append(one[op] / other[op])
     missed = 0
     for op, values in sorted(ratios.items()):
         ratio = statistics.median(values)
@@ -62,7 +58,7 @@ def compare(model, threads, rounds, seconds):
 
 
 def main(report):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = kit.parser(__doc__, False)
     parser.add_argument("--model", default="mid")
     parser.add_argument("--threads", default="1,2,4")
     parser.add_argument("--rounds", type=int, default=5)

@@ -19,13 +19,10 @@ import kit
 @contextlib.contextmanager
 def generation(*options, model="mid", waits=False):
     words = [models.driver("openmp"), "--model", models.model(model), "--tokens", "1000000", *options, *(["--wait"] if waits else [])]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=models.settings("openmp")) as job:
-        try:
-            if waits:
-                job.stdout.readline()
-            yield job
-        finally:
-            job.kill()
+    with kit.Job(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=models.settings("openmp")) as job:
+        if waits:
+            job.stdout.readline()
+        yield job
 
 
 def report(job, folder, seconds, begin=None):
@@ -90,11 +87,8 @@ def interference(folder):
             os.sched_setaffinity(tid, {0})
         time.sleep(1)  # until it decodes
         for name in ("alone", "beside it"):
-            other = subprocess.Popen(["taskset", "-c", "1", stream]) if name != "alone" else None
-            process = report(job, folder, 3)
-            if other:
-                other.kill()
-                other.wait()
+            with kit.Job(["taskset", "-c", "1", stream]) if name != "alone" else contextlib.nullcontext():
+                process = report(job, folder, 3)
             decode = rows(process, "decode")
             print(f"| {name} | {process['speed']['decode_ms_p50']:.1f} | {decode['MUL_MAT']['time_ns'] / decode['MUL_MAT']['count'] / 1e3:.1f} | "
                   f"{decode['MUL_MAT']['bytes_per_second'] / 1e9:.1f} | {decode['ROPE']['time_ns'] / decode['ROPE']['count'] / 1e3:.2f} |")

@@ -121,14 +121,13 @@ def check_layout(name, seen, width, want):
 def run(make, checks, text):
     """The whole of a test: `make(KANSOKU, folder)` gives pages by kind, `checks` a function a kind."""
     def main(report):
-        if len(sys.argv) < 2:
-            sys.exit(text)
+        kansoku, *folders = kit.words(text, 1, 2)
         kit.need_tool("chromium")
         with tempfile.TemporaryDirectory() as own:
-            folder = os.path.abspath(sys.argv[2]) if len(sys.argv) > 2 else own
+            folder = os.path.abspath((folders or [own])[0])
             os.makedirs(folder, exist_ok=True)
-            pages = make(sys.argv[1], folder)
-            for (kind, width, theme), seen in measure(pages, folder, len(sys.argv) > 2).items():
+            pages = make(kansoku, folder)
+            for (kind, width, theme), seen in measure(pages, folder, bool(folders)).items():
                 name, wrong = f"{kind}-{theme}-{width}", []
 
                 def want(good, text, wrong=wrong):

@@ -10,12 +10,12 @@ import json
 import os
 import re
 import subprocess
-import sys
 import tempfile
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-import kit  # noqa: E402
-import PIL.Image  # noqa: E402
+import PIL.Image
+
+import pages
+import kit
 
 MEASURE = """<script>
 document.body.dataset.measured = JSON.stringify({
@@ -31,16 +31,6 @@ document.body.dataset.measured = JSON.stringify({
   background: getComputedStyle(document.body).backgroundColor,
 });
 </script>"""
-LIMIT_S = 600  # only a browser that hangs takes so long
-
-
-def chromium(arguments):
-    # With a profile of its own: one that runs already would take the address over.
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        return subprocess.run(
-            ["chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run",
-             "--virtual-time-budget=3000", f"--user-data-dir={profile}", *arguments],
-            check=True, capture_output=True, text=True, timeout=LIMIT_S).stdout
 
 
 def warmth(image, box, index):
@@ -53,10 +43,10 @@ def warmth(image, box, index):
 def check(page, folder, width, theme, culprit):
     name = f"{theme}-{width}"
     address = f"file://{page}#{theme}"
-    dom = chromium([f"--window-size={width},1600", "--dump-dom", address])
+    dom = pages.chromium(f"--window-size={width},1600", "--dump-dom", address)
     seen = json.loads(html.unescape(re.search(r'data-measured="([^"]*)"', dom).group(1)))
     picture = os.path.join(folder, name + ".png")
-    chromium([f"--window-size={width},1600", f"--screenshot={picture}", address])
+    pages.chromium(f"--window-size={width},1600", f"--screenshot={picture}", address)
     ranks = len(seen["phases"])
     wrong = []
 
@@ -84,12 +74,10 @@ def check(page, folder, width, theme, culprit):
 
 
 def main(report):
-    if len(sys.argv) < 4:
-        sys.exit(__doc__)
+    kansoku, trace, culprit, *folders = kit.words(__doc__, 3, 4)
     kit.need_tool("chromium")
-    kansoku, trace, culprit = sys.argv[1], sys.argv[2], int(sys.argv[3])
     with tempfile.TemporaryDirectory() as own:
-        folder = sys.argv[4] if len(sys.argv) > 4 else own
+        folder = (folders or [own])[0]
         os.makedirs(folder, exist_ok=True)
         page_of, page = os.path.join(own, "report.html"), os.path.join(own, "measured.html")
         run = subprocess.run([kansoku, "diagnose", trace, "--html", page_of], check=False, capture_output=True, text=True)
@@ -98,7 +86,7 @@ def main(report):
             out.write(source.read().replace("</body>", MEASURE + "</body>"))
         for theme in ("light", "dark"):
             for width in (1280, 500):  # Chromium opens no narrower window
-                report.part(f"{theme}-{width}", check, page, folder, width, theme, culprit)
+                report.part(f"{theme}-{width}", check, page, folder, width, theme, int(culprit))
 
 
 if __name__ == "__main__":

@@ -268,7 +268,8 @@ TEST_P(Each, Of) {}
         "tests/cases/x/d.case": "case d\nrun true\n",
         "tests/cases/x/beside.py": "import helper\n",
         "tests/programs/far.py": "print()\n",
-        "tests/fleet/run.py": "from helper import it\n",
+        "tests/fleet/run.py": "import kit\nfrom helper import it\n",
+        "tests/kit/job.py": "state = 1\n",
         "tests/fleet/helper.py": "it = 1\n",
         "tests/corpus/x_fuzz/seed": "1\n",
         "tests/gpu/forms.cc": '#include "forms.h"\n',
@@ -338,6 +339,7 @@ TEST_P(Each, Of) {}
         self.assertEqual(self.touched_by("tests/programs/far.py", "()", "(1)"), {"cases.x/c"})
         self.assertEqual(self.touched_by("tests/fleet/run.py", "it", "that"), {"fleet"})
         self.assertEqual(self.touched_by("tests/fleet/helper.py", "1", "2"), {"fleet"})
+        self.assertEqual(self.touched_by("tests/kit/job.py", "1", "2"), {"fleet"})
         self.assertEqual(self.touched_by("tests/corpus/x_fuzz/seed", "1", "2"), {"fuzz"})
         self.assertEqual(self.touched_by("tests/gpu/forms.cc", "#", "int a;\n#"), {"forms"})
         self.assertEqual(self.touched_by("tests/gpu/forms.h", "int", "long"), {"forms"})

@@ -50,6 +50,11 @@ class Status(unittest.TestCase):
             self.assertIn("failed: e", said)
         self.script(1, 'raise kit.Wrong("lost")')
 
+    def test_a_part_with_a_wrong_row_has_failed_whatever_it_lacks_behind_it(self):
+        rows = 'def part():\n    kit.Table("", "x").row(1, right={})\n    kit.need(False, "no device")'
+        self.assertIn("rows are wrong; behind them: no device", self.script(1, rows.format(False), 'report.part("g", part)'))
+        self.assertIn("skipped: g: no device", self.script(77, rows.format(True), 'report.part("g", part)'))
+
     def test_a_number_is_the_status_of_what_tests_nothing(self):
         self.script(2, "return 2")
         self.script(1, FAIL, "return 0")

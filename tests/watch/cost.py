@@ -8,7 +8,6 @@
   cost.py report    the figures so far
 The agent is switched by `kansoku watch --control pause|resume --state DIR`, which returns when the probes are detached or attached.
 """
-import argparse
 import os
 import random
 import statistics
@@ -143,10 +142,9 @@ def show_results(parts):
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = kit.parser(__doc__)
     parser.add_argument("what", choices=("steps", "rate", "report"))
     parser.add_argument("--root", default=os.path.join(ROOT, "build/watch-eval"), metavar="FOLDER")
-    parser.add_argument("--kansoku", default=os.path.join(ROOT, "build/kansoku"), metavar="PROGRAM")
     parser.add_argument("--pairs", type=int, default=250)
     parser.add_argument("--window-s", type=float, default=2.0)
     parser.add_argument("--rounds", type=int, default=2)

@@ -23,11 +23,6 @@ SHOWN = ("faults", "found", "f1", "precision", "false", "wrong_rank", "no_rank",
 DELAY_SLACK_S = 0.5  # half a window
 
 
-def faults_of(name):
-    with open(os.path.join(DATA, f"{name}.truth.jsonl"), encoding="utf-8") as file:
-        return list(map(json.loads, file))
-
-
 def judge_job(kansoku, job):
     """Figures over all parts of a job, and what the program tells in the rest of its clean part."""
     answers = []
@@ -36,7 +31,7 @@ def judge_job(kansoku, job):
         healthy, _ = replay(kansoku, os.path.join(DATA, f"clean-{job}.csv.gz"), "--job", "job", "--learn", LEARN, "--save", model)
         incident_count = false_count = len(score.incidents_of(healthy))
         for path in sorted(glob.glob(os.path.join(DATA, f"faults-{job}-*.csv.gz"))):
-            faults = faults_of(os.path.basename(path).removesuffix(".csv.gz"))
+            faults = kit.read_lines(path.removesuffix(".csv.gz") + ".truth.jsonl")
             lines, _ = replay(kansoku, path, "--job", "job", "--model", model)
             incidents = score.incidents_of(lines)
             answers += score.judge(faults, incidents, kind_is_right)

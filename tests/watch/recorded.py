@@ -4,7 +4,6 @@
 
 A model of eight minutes of healthy windows, then 25 planted faults, in the order in which they were planted. Detection was tuned on these
 very windows: this keeps what was reached, it does not measure it."""
-import json
 import os
 import sys
 import tempfile
@@ -23,8 +22,7 @@ FOUND_MIN, KINDS_RIGHT_MIN = 22, 0.9
 
 def main(report):
     kansoku = sys.argv[1]
-    with open(os.path.join(DATA, "ddp_faults.truth.jsonl"), encoding="utf-8") as file:
-        faults = list(map(json.loads, file))
+    faults = kit.read_lines(os.path.join(DATA, "ddp_faults.truth.jsonl"))
     with tempfile.TemporaryDirectory() as folder:
         model = os.path.join(folder, "model")
         clean, planted = (os.path.join(DATA, f"ddp_{name}.csv.gz") for name in ("clean", "faults"))

@@ -9,7 +9,6 @@
   run.py effect-ddp            every fault without an agent: what it does to the job's step
 Needs root, Debian's python3-torch, python3-numpy and python3-sklearn; GPU parts clang 19. Results are in build/watch-eval.
 """
-import argparse
 import json
 import os
 import random
@@ -149,10 +148,9 @@ def print_tables(options):
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = kit.parser(__doc__)
     parser.add_argument("parts", nargs="+", metavar="PART|all|list|table|replay")
     parser.add_argument("--root", default=os.path.join(ROOT, "build/watch-eval"), metavar="FOLDER")
-    parser.add_argument("--kansoku", default=os.path.join(ROOT, "build/kansoku"), metavar="PROGRAM")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", action="append", default=[], metavar="KIND", help="only this kind of fault (repeatable)")
     parser.add_argument("--scale", type=float, default=1.0, help="of the length of parts, for trying them out")

@@ -7,7 +7,6 @@
   soak.py report    the second hour against the first: memory, descriptors, threads, BPF objects, processor time
   soak.py stop      ends it
 """
-import argparse
 import collections
 import contextlib
 import json
@@ -192,13 +191,12 @@ def show_status(folder):
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = kit.parser(__doc__)
     parser.add_argument("what", choices=("start", "status", "report", "stop", "run"))
     parser.add_argument("--hours", type=float, default=2.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--learn-s", type=int, default=600)
     parser.add_argument("--root", default=os.path.join(ROOT, "build/watch-eval"), metavar="FOLDER")
-    parser.add_argument("--kansoku", default=os.path.join(ROOT, "build/kansoku"), metavar="PROGRAM")
     options = parser.parse_args()
     options.agent_options = []
     return options

@@ -4,17 +4,11 @@ import json
 import os
 
 import score
+from kit import read_lines
 from faults import KINDS, kind_is_right
 
 PRODUCT = "kansoku"
 NOT_RUN = "not run yet"
-
-
-def read_lines(path):
-    if not os.path.exists(path):
-        return []
-    with open(path, encoding="utf-8") as file:
-        return [json.loads(line) for line in file]
 
 
 class Results:

@@ -4,7 +4,6 @@
 (make_bodies.py), which count their own calls, records the program with a probe on each body, and compares. Of each function it says
 exact, by exits alone, refused by name, or unjudged: the compiler made jumps of some of its calls of itself and left others, so the
 truth is not known. A count that differs is wrong, and fails. Needs root. docs/record.md has the results."""
-import argparse
 import collections
 import json
 import pathlib
@@ -76,19 +75,11 @@ def record(options, folder, program):
     """What the recorder tells of its probes, and the calls that it saw."""
     pack, trace = folder / "bodies.toml", folder / (program.name + ".pftrace")
     pack.write_text(PACK % program.name)
-    job = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
-    recorder = subprocess.Popen(kit.record_command(options.kansoku, trace, "--probes", str(pack), "--explain", pids=[job.pid]),
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    told = []
-    for line in recorder.stderr:
-        told.append(line)
-        if re.search("attached .*" + re.escape(program.name), line):
-            break
-    else:
-        job.kill()
-        raise kit.Wrong("the recorder ended: " + "".join(told))
-    job.communicate(b"x")
-    explained, rest = recorder.communicate()
+    attached = re.compile("attached .*" + re.escape(program.name))
+    with kit.Job([program], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as job, \
+            kit.Recorder(options.kansoku, trace, "--probes", str(pack), "--explain", pids=[job.pid], until=attached.search, stdout=subprocess.PIPE) as recorder:
+        job.communicate(b"x")
+        explained, rest = recorder.communicate()
     lost = re.search(r"(\d+) lost", rest)
     if job.returncode != 0 or lost is None or int(lost[1]) != 0:
         raise kit.Wrong("%s: status %d; the recorder: %s" % (program.name, job.returncode, rest))
@@ -117,8 +108,7 @@ def judge(program, truth, explained, seen):
 
 
 def main(report):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kansoku", default=ROOT / "build/kansoku")
+    parser = kit.parser(__doc__)
     parser.add_argument("--bodies", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--compilers", default="g++,clang++")

@@ -12,7 +12,6 @@ are without. The amount is adjusted until that is a tenth; then every step has i
 first, by report and diagnosis; its twin looks alike, costs at most 1 % by the program's own clock, and nothing may be named. Needs root, clang 19, for the
 loader PyTorch in /usr/bin/python3. Exit status 1: a cause was not named first, or a twin was.
 """
-import argparse
 import contextlib
 import json
 import os
@@ -305,9 +304,8 @@ def gate(bench):
 
 
 def main(report):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = kit.parser(__doc__)
     parser.add_argument("causes", nargs="+", choices=[*CAUSES, "all", "gate"])
-    parser.add_argument("--kansoku", default=os.path.join(ROOT, "build/kansoku"))
     parser.add_argument("--seeds", default="1,2,3")
     parser.add_argument("--steps", type=int, default=80)
     parser.add_argument("--plain", action="store_true", help="no realtime priority for the program and the recorder")
@@ -315,7 +313,6 @@ def main(report):
     parser.add_argument("--verbose", action="store_true")
     parser.add_argument("--again", action="store_true", help="causes that are done at this commit, too")
     options = parser.parse_args()
-    options.kansoku = os.path.realpath(options.kansoku)
     kit.need_root()
     kit.need_clang()
     out = options.keep or tempfile.mkdtemp()

@@ -12,7 +12,6 @@
 --mode sampled|every|both, --seed N, --kansoku FILE, --keep FOLDER. An answer is sought again and again, by one `kansoku hang` after the
 other; it is right if everything about it is. The status is 1 if an answer was wrong, late by more than 2 s, or missing. Needs root, clang 19.
 """
-import argparse
 import contextlib
 import json
 import os
@@ -345,16 +344,14 @@ def time_runs(options, library, folder):
 
 
 def main(report):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = kit.parser(__doc__)
     parser.add_argument("what", choices=["kernel", "graph", "collective", "clean", "time", "watch", "incidents", "all", "gate"])
     parser.add_argument("--runs", type=int)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--mode", choices=["sampled", "every", "both"], default="both")
-    parser.add_argument("--kansoku", default=os.path.join(ROOT, "build/kansoku"))
     parser.add_argument("--keep")
     parser.add_argument("--again", action="store_true", help="parts that are done at this commit, too")
     options = parser.parse_args()
-    options.kansoku = os.path.realpath(options.kansoku)
     kit.need_root()
     kit.need_clang()
     modes = ["sampled", "every"] if options.mode == "both" else [options.mode]
