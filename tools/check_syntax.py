@@ -26,6 +26,7 @@ INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 SOURCES = (".cc", ".c")
 MOST_INCLUDERS = 30
 LINES_SHOWN = 12
+ALONE = ["-Wshadow"]  # of warnings that the build cannot have where files compile together
 
 
 class Includes:
@@ -74,7 +75,7 @@ def wanted(units, includes, changed, most):
 
 def look(job):
     path, command, folder = job
-    done = subprocess.run([*command, "-fsyntax-only", path], cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run([*command, *ALONE, "-fsyntax-only", path], cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return None
     lines = done.stderr.rstrip().splitlines()
