@@ -125,7 +125,7 @@ class Recording:
         try:
             while not done():
                 now = time.monotonic()
-                need(now < deadline, f"not over after {LIMIT_S} s")
+                kit.expect(now < deadline, f"not over after {LIMIT_S} s")
                 for at, act in [pair for pair in self.due if pair[0] <= now]:
                     self.due.remove((at, act))
                     self.act(act)
@@ -181,7 +181,7 @@ def run_one(options, scenario):
         end_children()
         run_s = time.monotonic() - began
         outside = (busy_s() - busy - own_s() + own) / run_s
-        need(os.path.exists(recording.trace) or record_status == -signal.SIGKILL, f"no recording, status {record_status}: {recording.said()}")
+        kit.expect(os.path.exists(recording.trace) or record_status == -signal.SIGKILL, f"no recording, status {record_status}: {recording.said()}")
         if os.path.exists(recording.trace) and scenario.keep != (0.0, 1.0):
             recording.cut()
         done = subprocess.run([options.kansoku, "diagnose", "--json", recording.trace], capture_output=True, text=True, check=False)

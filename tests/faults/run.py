@@ -94,7 +94,7 @@ def profile(kansoku, trace, command, environment, record_s, during, options=()):
         done = subprocess.run([kansoku, "diagnose", "--json", *options, trace], capture_output=True, text=True, check=False)
         if not done.stdout:
             log.seek(0)
-            raise Impossible(f"no diagnosis: {done.stderr.strip()} {log.read()[-500:].strip()}")
+            raise kit.Wrong(f"no diagnosis: {done.stderr.strip()} {log.read()[-500:].strip()}")
     return json.loads(done.stdout)
 
 
@@ -124,7 +124,7 @@ def watch_job(kansoku, folder, command, environment, watch_s, stops_at_finding, 
                 reader.join()
         if watcher.returncode not in (0, 10) and not incidents and not stops_at_finding:
             log.seek(0)
-            raise Impossible(f"watching failed: {log.read()[-500:].strip()}")
+            raise kit.Wrong(f"watching failed: {log.read()[-500:].strip()}")
     return incidents
 
 
@@ -162,7 +162,7 @@ def baseline_of(options, model, world, commit):
         diagnosis = profile(options.kansoku, os.path.join(folder, "healthy.pftrace"), command, environment, None,
                             lambda recorder: watch(recorder, job, nothing, options.seconds + END_S), ["--save-baseline", path])
     if not os.path.exists(path):
-        raise Impossible(f"no healthy run to compare with: {diagnosis['findings']}")
+        raise kit.Wrong(f"no healthy run to compare with: {diagnosis['findings']}")
     return path
 
 

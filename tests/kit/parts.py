@@ -9,7 +9,7 @@ import subprocess
 import time
 
 from kit.kansoku import ROOT
-from kit.outcome import Impossible
+from kit.outcome import Impossible, Wrong
 
 
 def commit_of_tree():
@@ -56,7 +56,7 @@ class Parts:
 
     def run(self, plan, report, shown=lambda result: "done", minutes=None, again=False):
         """Runs what has no result (`again`: all), and begins none after so many minutes. `shown`: a result in words. `report` counts what
-        has a result and names what could not be run. Whether the end of the plan was reached."""
+        has a result and names what could not be run; what is Wrong is run again, too, and fails. Whether the end of the plan was reached."""
         begin = time.monotonic()
         for part in plan:
             if again or not self.result(part.key):
@@ -64,14 +64,16 @@ class Parts:
                     print(f"{minutes:g} minutes are over; the same command goes on")
                     return False
                 print(f"{part.title} ... ", end="", flush=True)
+                names = report.skipped
                 try:
                     result = part.do()
-                except Impossible as reason:
+                except (Impossible, Wrong) as reason:
+                    names = report.failed if isinstance(reason, Wrong) else names
                     result = {"not_run": " | ".join(str(reason).splitlines())}
                 print(f"not run: {result['not_run']}" if "not_run" in result else shown(result), flush=True)
                 self.add({"key": part.key, **part.facts, **result})
                 if "not_run" in result:
-                    report.skipped.append(part.title)
+                    names.append(part.title)
                     continue
             report.passed.append(part.title)
         return True

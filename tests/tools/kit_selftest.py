@@ -74,6 +74,7 @@ class Going(unittest.TestCase):
     def do(self, number):
         self.ran.append(number)
         kit.need(number != 13, "an unlucky number")
+        kit.expect(number != 14, "no number")
         return {"square": number * number}
 
     def run_parts(self, commit, *numbers, **more):
@@ -105,6 +106,12 @@ class Going(unittest.TestCase):
             self.assertIsNone(parts.result(["n", 13]))
             self.assertEqual((report.skipped, report.status()), (["part 13"], 77))
         self.assertEqual(self.ran, [13, 13])
+
+    def test_what_is_wrong_is_tried_again_and_fails_whatever_could_not_be_run(self):
+        for _ in range(2):
+            _, parts, report = self.run_parts("one", 14, 13, 1)
+            self.assertEqual((report.failed, report.skipped, report.status()), (["part 14"], ["part 13"], 1))
+        self.assertEqual(self.ran, [14, 13, 1, 14, 13])
 
     def test_no_part_begins_after_its_time_and_a_broken_line_is_none(self):
         self.assertFalse(self.run_parts("one", 1, 2, minutes=-1)[0])

@@ -17,7 +17,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import kit  # noqa: E402
-from kit import ROOT, need  # noqa: E402
+from kit import ROOT, expect  # noqa: E402
 from guard import Guard  # noqa: E402
 from jobs import DdpJob, cpu_seconds  # noqa: E402
 from session import Agent, fresh, pause  # noqa: E402
@@ -62,7 +62,7 @@ def resident_bytes(pid):
 
 def control(options, state, word):
     done = subprocess.run([options.kansoku, "watch", "--control", word, "--state", state], capture_output=True, text=True, check=False)
-    need(done.returncode == 0, f"kansoku watch --control {word}: {done.stderr.strip()}")
+    expect(done.returncode == 0, f"kansoku watch --control {word}: {done.stderr.strip()}")
 
 
 def alternate(options, state, job, agent):
@@ -97,7 +97,7 @@ def measure_steps(options, folder):
         windows, cpu, resident = alternate(options, state, job, agent)
         changes = pair_changes(windows, job.steps())
         agent.stop()
-    need(changes, "no pair of windows with steps")
+    expect(changes, "no pair of windows with steps")
     return {"what": "steps", "ranks": 8, "changes": changes, "cpu_on": cpu[True], "cpu_off": cpu[False], "resident_bytes": resident}
 
 

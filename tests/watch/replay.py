@@ -7,15 +7,15 @@ import os
 import subprocess
 import tempfile
 
-from kit import Impossible, need
+from kit import Impossible, Wrong, expect
 
 
 def replay(kansoku, *arguments):
     """(lines as score.incidents_of() takes them, what it says at the end)"""
     done = subprocess.run([kansoku, "detect", "replay", *arguments, "--json"], capture_output=True, text=True, check=False)
-    need(done.returncode in (0, 10), f"kansoku detect replay: {done.stderr.strip()[-300:]}")
+    expect(done.returncode in (0, 10), f"kansoku detect replay: {done.stderr.strip()[-300:]}")
     *incidents, end = map(json.loads, done.stdout.splitlines())
-    need(end["schema"] == "kansoku.watch_replay/1", "kansoku detect replay: no line at its end")
+    expect(end["schema"] == "kansoku.watch_replay/1", "kansoku detect replay: no line at its end")
     return [{"arrived_s": int(incident["told_ns"]) / 1e9, "incident": incident} for incident in incidents], end
 
 
@@ -27,7 +27,7 @@ def recorded(root, name):
         ranks = set(json.load(file)["ranks"])
     table = os.path.join(folder, "features.csv")
     _, jobs = baselines.read_rows(table, ranks)
-    need(len(jobs) == 1, f"{name}: its processes belong to {len(jobs)} jobs")
+    expect(len(jobs) == 1, f"{name}: its processes belong to {len(jobs)} jobs")
     return table, jobs.pop()
 
 
@@ -39,7 +39,7 @@ def replay_parts(options, parts, is_done):
             replay(options.kansoku, table, "--job", job, "--learn", f"{options.learn_s}s", "--save", model)
             table, job = recorded(options.root, part.name)
             lines, _ = replay(options.kansoku, table, "--job", job, "--model", model)
-        except Impossible as reason:
+        except (Impossible, Wrong) as reason:
             print(f"{part.name}: {reason}")
             continue
         with open(os.path.join(options.root, part.name, "replayed.jsonl"), "w", encoding="utf-8") as out:

@@ -18,7 +18,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import kit  # noqa: E402
-from kit import ROOT, Impossible, need  # noqa: E402
+from kit import ROOT, Impossible, Wrong, need  # noqa: E402
 from guard import Guard  # noqa: E402
 from faults import chosen  # noqa: E402
 from session import Agent, add_line, environment_of, fresh, pause, run_faults, start_job  # noqa: E402
@@ -143,7 +143,7 @@ def print_tables(options):
             print(f"\n{job}, {len(soaks)} clean parts ({end['moments'] / 3600:.1f} h) as the present program judges them in one go: {count} "
                   f"incidents; {windows}, by which {alarms['expected']:.2g} false alarms a day are to be expected (95 %: "
                   f"{alarms['low']:.2g} to {alarms['high']:.2g})")
-    except (Impossible, ImportError, OSError) as reason:
+    except (Impossible, Wrong, ImportError, OSError) as reason:
         print(f"\nclean parts are not judged in one go: {reason}")
 
 

@@ -13,7 +13,7 @@ import subprocess
 import threading
 import time
 
-from kit import Impossible, need
+from kit import Impossible, expect, need
 from jobs import JOBS
 
 from faults import KINDS, culprits, plant, victims_of
@@ -57,7 +57,7 @@ class Agent:
                 out.flush()
 
     def check(self):
-        need(self.process.poll() is None, f"the agent has ended with status {self.process.returncode}; see {self.log}")
+        expect(self.process.poll() is None, f"the agent has ended with status {self.process.returncode}; see {self.log}")
 
     def stop(self):
         self.guard.undo(self.ticket)
