@@ -26,8 +26,8 @@ ROW = re.compile(r"""KANSOKU_THRESHOLD\((\w+),\s*([^"]+),\s*"([^"]*)",\s*"([^"]*
 HEAD = """# Thresholds
 
 The numbers that decide verdicts, incidents and exit statuses. `tools/gen_thresholds.py` prints them from the source. "Chosen" means: set
-on no measurement. Resamples, draws and bounds of memory are no thresholds. Not here yet: the numbers in the list of
-[known gaps](known-gaps.md#thresholds).
+on no measurement. "So much", "so many", "less" and "fewer" are meant beside the value, in its unit. Resamples, draws and bounds of memory
+are no thresholds. Not here yet: the numbers in the list of [known gaps](known-gaps.md#thresholds).
 """
 
 
@@ -45,7 +45,7 @@ def page():
         with open(os.path.join(ROOT, "src", module, "thresholds.inc"), encoding="utf-8") as file:
             text = file.read().split("\n\n", 1)[1]  # without what is said to programmers
         count = 0
-        section = [f"\n## {module}\n", f"For {judged}."]
+        section = [f"\n## {module}\n", f"Rows of `src/{module}/thresholds.inc`, for {judged}."]
         for found in ROW.finditer(text):
             name, value, unit, decides, set_on, title = found.groups()
             if title:
