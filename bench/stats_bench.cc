@@ -19,7 +19,6 @@
 #include "common/parse.h"
 #include "common/result.h"
 #include "peer.h"
-#include "stats/internal/mixture/mixture_kernels.h"
 #include "stats/mixture.h"
 
 namespace kansoku::bench {
@@ -100,8 +99,8 @@ Result<void> mixture_fit(const Input& input, const Size& size, int threads) {
       "low={:.1f} high={:.1f} log_likelihood_difference={:.1e} rows={} features={} components={} "
       "iterations={} pairs={} isa={} blas={} blas_threads={:.0f}\n",
       threads, stats::median(ours), stats::median(theirs), ratio.median, ratio.low, ratio.high,
-      difference, size.rows, kFeatures, kComponents, size.iterations, size.pairs, isa_name(),
-      sklearn.texts["blas"], sklearn.at("blas_threads"));
+      difference, size.rows, kFeatures, kComponents, size.iterations, size.pairs,
+      isa_name(best_isa()), sklearn.texts["blas"], sklearn.at("blas_threads"));
   std::fflush(stdout);
   if (!(difference <= kAgreement))
     return Error{Code::kInternal, "bench stats: log-likelihoods differ from scikit-learn's"};
@@ -127,7 +126,7 @@ Result<void> mixture_score(const Input& input, const Size& size) {
       "bench stats/mixture_score rows_per_s={:.0f} low={:.0f} high={:.0f} rows={} features={} "
       "components={} threads=1 runs={} isa={}\n",
       rate.median, rate.low, rate.high, size.rows, kFeatures, kComponents, rates.size(),
-      isa_name());
+      isa_name(best_isa()));
   return {};
 }
 
