@@ -11,8 +11,8 @@ import unittest
 from checker import ROOT, SPDX, CheckerTest
 
 TOOLS = ("check", "changed_tests.py", "check_abi.py", "check_bans.py", "check_commits.py", "check_docs.py", "check_flaky.py",
-         "check_headers.py", "check_layers.py", "check_names.py", "check_places.py", "check_waits.py", "ctest_suite.py", "cuda_table.py",
-         "functions.py", "ratchet.py", "source_text.py")
+         "check_headers.py", "check_layers.py", "check_names.py", "check_places.py", "check_syntax.py", "check_waits.py",
+         "compile_commands.py", "ctest_suite.py", "cuda_table.py", "functions.py", "ratchet.py", "source_text.py")
 
 
 class Check(CheckerTest):
@@ -79,7 +79,7 @@ class Check(CheckerTest):
     def test_fast_stops_before_tidy(self):
         done = self.check("--fast", path="/nowhere")
         self.assertEqual(done.returncode, 0, done.stdout)
-        self.assertEqual(self.steps(done), ["format", "layers", "bans", "waits", "ratchet", "names", "abi", "docs", "commits", "headers"])
+        self.assertEqual(self.steps(done), ["format", "layers", "bans", "waits", "ratchet", "names", "abi", "docs", "commits", "headers", "syntax"])
 
     def test_flaky_runs_when_it_is_named_and_has_its_own_options(self):
         self.assertNotIn("flaky", self.steps(self.check(path="/nowhere")))
@@ -96,7 +96,7 @@ class Check(CheckerTest):
         self.assertEqual(self.check("--help").returncode, 0)
         done = self.check("nothing")
         self.assertEqual(done.returncode, 2)
-        self.assertIn("unknown step nothing; steps are: format layers bans waits ratchet names abi docs commits headers tidy flaky", done.stdout)
+        self.assertIn("unknown step nothing; steps are: format layers bans waits ratchet names abi docs commits headers syntax tidy flaky", done.stdout)
 
 
 if __name__ == "__main__":

@@ -139,7 +139,7 @@ TEST(WfFormat, MalformedTextNamesThePlace) {
   EXPECT_THAT(wfformat_error_of("{\"workflow\": \"\xff\"}"),
               testing::StartsWith("f.json:1:15: malformed"));
   // Skipped parts must be JSON as well.
-  EXPECT_THAT(error_of("{\"x\": [1 2], \"workflow\": {}}"),
+  EXPECT_THAT(wfformat_error_of("{\"x\": [1 2], \"workflow\": {}}"),
               testing::StartsWith("f.json:1:10: malformed JSON: "));
 }
 
