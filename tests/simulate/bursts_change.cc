@@ -13,8 +13,6 @@
 namespace kansoku::simulate {
 namespace {
 
-constexpr std::int64_t kDayNs = std::int64_t{86'400} * 1'000'000'000;
-constexpr std::int64_t kHourNs = kDayNs / 24;
 constexpr double kSwapGapS = 300;  // sessions of the swaps
 constexpr std::size_t kLike = 20;  // sessions of about one size that stand for each other
 

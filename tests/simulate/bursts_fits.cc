@@ -19,7 +19,6 @@ namespace {
 using stats::Family;
 
 constexpr double kFirstPart = 0.7;
-constexpr std::int64_t kHourNs = std::int64_t{3'600} * 1'000'000'000;
 
 double seconds_of(Nanos time) {
   return static_cast<double>(time.count()) * 1e-9;

@@ -17,8 +17,6 @@ namespace kansoku::simulate {
 namespace {
 
 using Kind = ArrivalModel::Kind;
-constexpr std::int64_t kDayNs = std::int64_t{86'400} * 1'000'000'000;
-constexpr std::int64_t kHourNs = kDayNs / 24;
 
 std::int64_t place_in_hour(RandomStream& random) {
   return static_cast<std::int64_t>(random.uniform() * static_cast<double>(kHourNs));

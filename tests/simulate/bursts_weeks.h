@@ -10,6 +10,9 @@
 
 namespace kansoku::simulate {
 
+inline constexpr std::int64_t kDayNs = std::int64_t{86'400} * 1'000'000'000;
+inline constexpr std::int64_t kHourNs = kDayNs / 24;
+
 inline constexpr std::int64_t kWeekSeconds = 7 * 86'400;
 inline constexpr Nanos kWeekLength{kWeekSeconds * 1'000'000'000};
 

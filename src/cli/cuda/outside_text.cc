@@ -150,7 +150,7 @@ std::string entries_of(const outside::Tally& tally, std::size_t rows) {
   return out;
 }
 
-std::string kernels_of(const outside::Tally& tally, std::size_t rows) {
+std::string kernel_rows_of(const outside::Tally& tally, std::size_t rows) {
   const auto by_name = kernels_by_name(tally);
   std::vector<KernelRow> all;
   std::uint64_t total = 0;
@@ -222,7 +222,7 @@ std::string cuda_stat_text(const CudaStat& stat, const CudaStatRun& run) {
   for (const auto& [error, count] : stat.tally->errors())
     out += fmt::format("error              {:>10}  {} returned {}\n", count, error.first,
                        error.second);
-  return out + entries_of(*stat.tally, run.rows) + kernels_of(*stat.tally, run.rows);
+  return out + entries_of(*stat.tally, run.rows) + kernel_rows_of(*stat.tally, run.rows);
 }
 
 Json cuda_stat_json(const CudaStat& stat, const CudaStatRun& run) {
