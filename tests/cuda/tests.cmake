@@ -47,7 +47,7 @@ cuda_script_test(odd_processes odd_processes.py cuda_odd_processes $<TARGET_FILE
 cuda_script_test(ranges ranges.py cuda_ranges ${out}/cuda_ranges_out ${range_programs} PROCESSORS 2)
 # A kernel that never ends is named with its rank and stack; a slow one is not.
 kansoku_script_test(cuda_library.stuck stuck/evaluate.py gate --kansoku ${kansoku_file} --keep ${out}/cuda_stuck
-                    TIMEOUT 900 LOCKS cuda_stuck_folder)
+                    LIVE TIMEOUT 900 LOCKS cuda_stuck_folder)
 # Causes that no load can change are named in live recordings, their twins are not; causes/evaluate.py has the others.
 kansoku_script_test(cuda_library.causes causes/evaluate.py gate --plain --kansoku ${kansoku_file} TIMEOUT 900)
 # The driver keeps its promises with every operation timed, too.
