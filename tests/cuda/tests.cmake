@@ -9,8 +9,8 @@ kansoku_test_program(cuda_library_test
                             KANSOKU_SOFTCUDA_LIBRARY="$<TARGET_FILE:softcuda>"
                      LINK capture capture_cuda cuda fmt::fmt GTest::gmock GTest::gtest_main ${CMAKE_DL_LIBS})
 add_dependencies(cuda_library_test kansoku_cuda null_driver softcuda)
-# The library is one a process, with a thread of its own beside the test's: so each test has a process, and two processors.
-kansoku_unit_tests(cuda_library_test cuda_library SEPARATE PROCESSORS 2)
+# The library is one a process, with a thread of its own beside the test's: so each test has a process.
+kansoku_unit_tests(cuda_library_test cuda_library SEPARATE)
 # A program that writes down itself what it does when; the software device serves it.
 kansoku_test_program(cuda_planned SOURCES planned.c LINK ${CMAKE_DL_LIBS} pthread)
 # Ranges of NVTX around launches: with the software GPU's header, and with NVIDIA's where -D NVTX_INCLUDE=FOLDER names it.
@@ -44,7 +44,7 @@ cuda_script_test(boundaries boundaries.py cuda_boundaries ${compile_samples} ${o
 cuda_script_test(causes_by_plan causes_by_plan.py cuda_causes_by_plan $<TARGET_FILE:cuda_planned> ${out}/cuda_causes_by_plan)
 # exec in mid-launch, two processes, a driver by its path, a container.
 cuda_script_test(odd_processes odd_processes.py cuda_odd_processes $<TARGET_FILE:cuda_planned> ${out}/cuda_odd_processes)
-cuda_script_test(ranges ranges.py cuda_ranges ${out}/cuda_ranges_out ${range_programs} PROCESSORS 2)
+cuda_script_test(ranges ranges.py cuda_ranges ${out}/cuda_ranges_out ${range_programs})
 # A kernel that never ends is named with its rank and stack; a slow one is not.
 kansoku_script_test(cuda_library.stuck stuck/evaluate.py gate --kansoku ${kansoku_file} --keep ${out}/cuda_stuck
                     LIVE TIMEOUT 900 LOCKS cuda_stuck_folder)

@@ -47,6 +47,8 @@ TARGETS = {
     "deps-test": first(TESTS, "make -n deps-test"),
     "deps-check": first(GATE, "make -n deps-check"),
     "test": first(TESTS, "make -n test", "make -n test FLAKY=1"),
+    "test-fast": first(TESTS, "make -n test-fast", "tools/test --help"),
+    "test-all": first(HOURS, "make test-all PART=list", "make test-all PART=table", "make -n test-all"),
     "check": first(GATE, "make -n check", "tools/check --help"),
     "asan": first(GATE, "make -n asan"),
     "tsan": first(GATE, "make -n tsan"),
