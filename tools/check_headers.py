@@ -24,6 +24,7 @@ INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 MISSING = re.compile(r"fatal error: '?([^':\n]+)'?(?: file not found|: No such file or directory)")
 LIBRARIES = "src/third_party.txt"
 BPF_INCLUDES = "/usr/include/x86_64-linux-gnu"
+TOOLKIT = "share/softgpu/toolkit/include"  # cuda.h of the software device
 CCACHE = [found] if (found := shutil.which("ccache")) else []
 
 
@@ -48,7 +49,7 @@ class Tree:
     """Where includes resolve, and the hash of a header with everything of ours below it."""
 
     def __init__(self, root, build):
-        self.root, self.folders = root, ["src", os.path.join(build, "gen")]
+        self.root, self.folders = root, ["src", os.path.join(build, "gen"), os.path.join(build, "gen/softcuda/runtime"), TOOLKIT]
         self.texts = {}
         self.libraries = tuple(re.findall(r"^([^\s#:]+):", source_text.read(root, LIBRARIES), re.MULTILINE)) if os.path.isfile(
             os.path.join(root, LIBRARIES)) else ()
@@ -91,7 +92,7 @@ class Tree:
 class Job:
     def __init__(self, tree, path, language):
         self.path, self.language, self.root, self.libraries = path, language, tree.root, tree.libraries
-        folders = ["-I" + tree.folders[0], "-isystem", tree.folders[1]]
+        folders = ["-I" + tree.folders[0], *(word for folder in tree.folders[1:] for word in ("-isystem", folder))]
         self.command = [language.program or language.wanted, *language.flags, "-O0", "-Wall", "-Wextra", "-Werror", *folders]
         self.digest, self.missing = tree.digest(path, [self.command, language.version])
         self.key = f"{path} {language.name}"
@@ -150,7 +151,7 @@ def main():
     options = parser.parse_args()
     root = os.path.abspath(options.root)
     languages = [
-        Language("C++", ["c++", "g++", "clang++"], ["-x", "c++", "-std=c++20"]),
+        Language("C++", ["c++", "g++", "clang++"], ["-x", "c++", "-std=c++20", "-march=x86-64-v2"]),
         Language("C", ["cc", "gcc", "clang"], ["-x", "c", "-std=c11"]),
         Language("BPF", ["clang", "clang-14"], ["-x", "c", "-std=gnu11", "-target", "bpf", f"-I{BPF_INCLUDES}"]),
     ]
