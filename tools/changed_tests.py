@@ -71,6 +71,29 @@ def changes(root, base):
     return found
 
 
+def code_of(text):
+    """The words of a source; comments and layout do not count."""
+    return source_text.strip(text, keep_strings=True).split()
+
+
+def with_new_code(root, base, paths):
+    """Those of the paths whose code differs from the base's."""
+    wanted_blobs = "".join(f"{base}:{path}\n" for path in paths)
+    out = subprocess.run(["git", "-C", root, "cat-file", "--batch"], input=wanted_blobs.encode(), stdout=subprocess.PIPE, check=False).stdout
+    found, at = set(), 0
+    for path in paths:
+        end = out.index(b"\n", at)
+        head, at = out[at:end].split(), end + 1
+        old = None
+        if len(head) == 3 and head[1] == b"blob":
+            old = out[at:at + int(head[2])].decode(errors="replace")
+            at += int(head[2]) + 1
+        full = os.path.join(root, path)
+        if os.path.isfile(full) and (old is None or code_of(old) != code_of(source_text.read(root, path))):
+            found.add(path)
+    return found
+
+
 def bodies(text):
     """(suite, name, first line, last line) of every GoogleTest test of a file."""
     code = source_text.strip(text)

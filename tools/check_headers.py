@@ -1,10 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that each header under src/ compiles alone: check_headers.py [--root FOLDER] [--build FOLDER] [--no-cache] [FILE...]
+"""Checks that each header under src/ compiles alone: check_headers.py [--root FOLDER] [--build FOLDER] [--changed] [--no-cache] [FILE...]
 
-Every header is included by an otherwise empty C++ file. Those of src/wire are included by a C file too, for the host and for BPF.
+Every header is included by an otherwise empty C++ file, those of src/capture/shim by one of C. Those of src/wire are included by a C file
+too, for the host and for BPF.
 Passes are remembered in build/check/headers.json by the content of the header, of all that it includes from src/, and of the command;
-ccache, where it is installed, remembers them for other trees. So a second run is quick. A header that needs a generated one, or a
+ccache, where it is installed, remembers them for other trees. So a second run is quick. With --changed only headers whose code changed since the base, or that include one of these, are looked at:
+the others were when they changed, and `make test-all` looks at all. A header that needs a generated one, or a
 library that is not installed, is skipped with the reason.
 """
 import argparse
@@ -18,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 
+import changed_tests
 import source_text
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
@@ -42,6 +45,8 @@ class Language:
 
 
 def languages_of(path, languages):
+    if path.startswith("src/capture/shim/"):
+        return languages[1:2]
     return languages if path.startswith("src/wire/") else languages[:1]
 
 
@@ -69,23 +74,32 @@ class Tree:
             self.texts[path] = (hashlib.sha256(text.encode()).digest(), found)
         return self.texts[path]
 
-    def digest(self, path, command):
-        """The hash for the cache, and an include of ours that is nowhere (it is generated) or None."""
-        total = hashlib.sha256(repr(command).encode())
+    def reaches(self, path, wanted):
+        """Whether a header is one of `wanted`, or includes one, by whatever way."""
+        return bool(wanted & self.closure(path)[0])
+
+    def closure(self, path):
+        """(a header and all of ours that it includes, an include of ours that is nowhere or None)."""
         waiting, seen, missing = [os.path.join(self.root, path)], set(), None
         while waiting:
             current = waiting.pop()
             if current in seen:
                 continue
             seen.add(current)
-            own, includes = self.includes_of(current)
-            total.update(own)
-            for include in includes:
+            for include in self.includes_of(current)[1]:
                 target = self.resolve(include)
                 if target is None:
                     missing = missing or include
                 else:
                     waiting.append(target)
+        return seen, missing
+
+    def digest(self, path, command):
+        """The hash for the cache, and an include of ours that is nowhere (it is generated) or None."""
+        total = hashlib.sha256(repr(command).encode())
+        seen, missing = self.closure(path)
+        for current in sorted(seen):
+            total.update(self.includes_of(current)[0])
         return total.hexdigest(), missing
 
 
@@ -120,6 +134,11 @@ class Job:
         return f"{self.path}: does not compile alone as {self.language.name}; {repeat}\n{indent(done.stderr)}", None
 
 
+def with_new_headers(root, base, headers):
+    """Paths of headers, from the root of the file system, that have new code."""
+    return {os.path.join(root, path) for path in changed_tests.with_new_code(root, base, headers)}
+
+
 def indent(text, lines_max=12):
     lines = text.rstrip().splitlines()
     more = [f"  ... {len(lines) - lines_max} more lines"] if len(lines) > lines_max else []
@@ -145,6 +164,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", default=source_text.repository_root(), help="tree to check [this one]")
     parser.add_argument("--build", default="build/release", help="build folder with generated headers, below the root [%(default)s]")
+    parser.add_argument("--changed", action="store_true", help="headers that a change of code reaches [all]; all where there is no history")
     parser.add_argument("--no-cache", action="store_true", help="compile every header anew")
     parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count())
     parser.add_argument("files", nargs="*", metavar="FILE", help="headers, as paths in the tree [all under src/]")
@@ -152,11 +172,15 @@ def main():
     root = os.path.abspath(options.root)
     languages = [
         Language("C++", ["c++", "g++", "clang++"], ["-x", "c++", "-std=c++20", "-march=x86-64-v2"]),
-        Language("C", ["cc", "gcc", "clang"], ["-x", "c", "-std=c11"]),
+        Language("C", ["cc", "gcc", "clang"], ["-x", "c", "-std=c11", "-D_GNU_SOURCE"]),
         Language("BPF", ["clang", "clang-14"], ["-x", "c", "-std=gnu11", "-target", "bpf", f"-I{BPF_INCLUDES}"]),
     ]
     headers = options.files or [path for path in source_text.tree_files(root) if path.startswith("src/") and path.endswith(".h") and not path.endswith(".bpf.h")]
     tree = Tree(root, options.build)
+    base = changed_tests.default_base(root) if options.changed else None
+    if base:
+        changed = with_new_headers(root, base, headers)
+        headers = [path for path in headers if tree.reaches(path, changed)]
     jobs = [Job(tree, path, language) for path in headers for language in languages_of(path, languages)]
     cache_path = os.path.join(root, "build", "check", "headers.json")
     cache = {} if options.no_cache else load_cache(cache_path)

@@ -3,9 +3,9 @@
 """Changed sources compile by themselves: check_syntax.py [--root FOLDER] [--build FOLDER] [--base COMMIT] [--most N] [FILE...]
 
 The build compiles the files of a module together, where one file may live on the includes of another. This check asks the compiler
-for the syntax of each file that changed since the base, and of each that includes a changed header, in a process of its own, with
-the flags of its target. Of files that only include a changed header at most N are looked at [30], those of the changed header's
-own module first; the line of counts says how many were left to `make test-all`, which compiles every file. Passes are remembered in
+for the syntax of files that changed since the base, and then of those that include a changed header, in a process of its own, with the
+flags of its target. A change of comments alone is none. At most N files are looked at [60], the includers in the folders of changed
+headers first; the line of counts says how many were left to `make test-all`, which compiles every file. Passes are remembered in
 build/check/syntax.json. Exit status: 0 passed, 1 failed, 77 nothing is configured, or there is no history.
 """
 import argparse
@@ -23,8 +23,8 @@ import compile_commands  # noqa: E402
 import source_text  # noqa: E402
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
-SOURCES = (".cc", ".c")
-MOST_INCLUDERS = 30
+SOURCES, HEADERS = (".cc", ".c"), (".h", ".inc")
+MOST = 60  # some two seconds of processor time each
 LINES_SHOWN = 12
 ALONE = ["-Wshadow"]  # of warnings that the build cannot have where files compile together
 
@@ -64,13 +64,13 @@ class Includes:
 
 
 def wanted(units, includes, changed, most):
-    """(files to look at, how many includers are left out)."""
+    """(files to look at, how many are left out)."""
     own = sorted(path for path in changed if path in units)
-    headers = {path for path in changed if path.endswith((".h", ".inc"))}
+    headers = {path for path in changed if path.endswith(HEADERS)}
     users = [path for path in sorted(units) if path not in changed and headers & includes.closure(path)]
     folders = {os.path.dirname(path) for path in headers}
     users.sort(key=lambda path: (os.path.dirname(path) not in folders, path))
-    return own + users[:most], max(0, len(users) - most)
+    return (own + users)[:most], max(0, len(own + users) - most)
 
 
 def look(job):
@@ -95,7 +95,7 @@ def main():
     parser.add_argument("--root", default=source_text.repository_root(), help="tree to check [this one]")
     parser.add_argument("--build", default="build/release", help="configured build folder, below the root [%(default)s]")
     parser.add_argument("--base", help="commit to compare with [as for tools/check]")
-    parser.add_argument("--most", type=int, default=MOST_INCLUDERS, help="includers of changed headers to look at [%(default)s]")
+    parser.add_argument("--most", type=int, default=MOST, help="files to look at [%(default)s]")
     parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count())
     parser.add_argument("files", nargs="*", metavar="FILE", help="sources, as paths in the tree [those that changed]")
     options = parser.parse_args()
@@ -109,10 +109,12 @@ def main():
         print(f"syntax: {options.build} is not configured (cmake --preset release)")
         return source_text.SKIP_EXIT
     base = options.base or changed_tests.default_base(root)
-    changed = set(options.files) if options.files else base and set(changed_tests.changes(root, base) or ())
+    changed = changed_tests.changes(root, base) if base and not options.files else options.files
     if changed is None:
         print("syntax: no git history to tell what changed")
         return source_text.SKIP_EXIT
+    sources = sorted(path for path in changed if path.endswith(SOURCES + HEADERS))
+    changed = set(sources) if options.files else changed_tests.with_new_code(root, base, sources)
     includes = Includes(root)
     paths, left = wanted(units, includes, changed, options.most)
     cache_path = os.path.join(root, "build", "check", "syntax.json")
@@ -127,7 +129,7 @@ def main():
         json.dump(dict(sorted(cache.items())), file, indent=0)
     os.replace(cache_path + ".new", cache_path)
     problems = [result.replace(root + os.sep, "") for result in results if result]
-    return source_text.report("syntax", problems, f"{len(paths)} files, {len(paths) - len(todo)} unchanged, {left} includers left to test-all")
+    return source_text.report("syntax", problems, f"{len(paths)} files, {len(paths) - len(todo)} unchanged, {left} left to test-all")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """tools/check_headers.py finds headers that do not compile alone, and remembers only what passed."""
 import shutil
+import subprocess
 import unittest
 
 from checker import CheckerTest
@@ -41,6 +42,16 @@ class CheckHeaders(CheckerTest):
         self.expect_clean()
         self.plant("src/common/a.h", "#pragma once\nstruct A { int other; };\n")
         self.expect_problems("src/common/b.h: does not compile alone as C++")
+
+    def test_headers_that_a_change_reaches(self):
+        self.plant(".gitignore", "build/\n")
+        for words in (["init", "-q"], ["add", "-A"], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "x"]):
+            subprocess.run(["git", "-C", self.root, *words], check=True)
+        self.plant("src/common/a.h", self.read("src/common/a.h") + "// Words.\n")
+        self.assertIn("headers: 0 headers", self.expect_clean("--changed"))
+        self.plant("src/common/a.h", self.read("src/common/a.h") + "struct More {};\n")
+        self.plant("src/common/c.h", "#pragma once\n")
+        self.assertRegex(self.expect_clean("--changed"), "headers: [23] headers")
 
     def test_wire_is_c(self):
         self.plant("src/wire/ring.h", "#pragma once\nstruct wire { int a; };\n")

@@ -39,14 +39,18 @@ class CheckSyntax(CheckerTest):
     def test_a_source_that_lives_on_the_file_before_it(self):
         self.plant("src/m/second.cc", "int second(A a) { return a.a; }\n")  # fine behind first.cc
         self.expect_problems("src/m/second.cc: does not compile by itself", options=["--base", "HEAD"])
-        self.plant("src/m/second.cc", SECOND + "\n")
+        self.plant("src/m/second.cc", SECOND + "int more;\n")
         self.assertIn("syntax: 1 files, 0 unchanged", self.expect_clean("--base", "HEAD"))
         self.assertIn("syntax: 1 files, 1 unchanged", self.expect_clean("--base", "HEAD"))
 
     def test_a_header_that_no_longer_brings_another(self):
         self.plant("src/m/b.h", "#pragma once\nstruct A;\nint b(A a);\n")
         self.expect_problems("src/m/second.cc: does not compile by itself", options=["--base", "HEAD"])
-        self.assertIn("1 includers left to test-all", self.expect_clean("--base", "HEAD", "--most", "0"))
+        self.assertIn("1 left to test-all", self.expect_clean("--base", "HEAD", "--most", "0"))
+
+    def test_comments_are_no_change(self):
+        self.plant("src/m/b.h", '#pragma once\n// Adds nothing.\n#include "m/a.h"\ninline int b(A a) { return a.a; }  // of A\n')
+        self.assertIn("syntax: 0 files", self.expect_clean("--base", "HEAD"))
 
     def test_nothing_is_configured(self):
         os.unlink(os.path.join(self.root, "build/release/compile_commands.json"))
