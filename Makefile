@@ -6,7 +6,7 @@ PHILLY ?= ../shared/data/philly/philly_jobs_train.csv.gz
 JOBS ?= $(shell nproc)
 KANSOKU := build/kansoku
 
-.PHONY: help build softgpu demo test test-fast test-all bench eval diff-eval probe-eval simulate-eval simulate-experiments faults false-confidence watch-eval watch-soak watch-cost kernel-check fresh-root check install asan tsan fuzz nobpf clean deps-build deps-demo deps-test deps-bench deps-check deps-faults deps-watch deps-kernels deps-fresh-root deps-softgpu deps-store deps-otlp deps-llama llama demo-cuda cuda-eval cuda-causes cuda-clock cuda-cost cuda-stuck gpu-check
+.PHONY: deps-fuzz help build softgpu demo test test-fast test-all bench eval diff-eval probe-eval simulate-eval simulate-experiments faults false-confidence watch-eval watch-soak watch-cost kernel-check fresh-root check install asan tsan fuzz nobpf clean deps-build deps-demo deps-test deps-bench deps-check deps-faults deps-watch deps-kernels deps-fresh-root deps-softgpu deps-store deps-otlp deps-llama llama demo-cuda cuda-eval cuda-causes cuda-clock cuda-cost cuda-stuck gpu-check
 
 help:
 	@echo "make demo     install what it needs (apt), build, run the example job and diagnose it"
@@ -43,7 +43,7 @@ help:
 	@echo "make deps-store   install DuckDB (npm), which writes Parquet files and keeps history"
 	@echo "make asan | tsan | fuzz | nobpf   other builds, tested"
 
-deps-build deps-demo deps-test deps-bench deps-check deps-faults deps-watch deps-kernels deps-fresh-root deps-softgpu deps-store deps-otlp deps-llama: deps-%:
+deps-build deps-demo deps-test deps-bench deps-check deps-fuzz deps-faults deps-watch deps-kernels deps-fresh-root deps-softgpu deps-store deps-otlp deps-llama: deps-%:
 	@tools/install_deps.sh $*
 
 # $(call configure,PRESET): in silence, unless it fails.
@@ -110,7 +110,7 @@ test-fast: deps-test
 	@ln -sfn release/kansoku $(KANSOKU)
 	ctest --test-dir build/release -j $(JOBS) -L '^fast$$' --output-on-failure --no-tests=error
 
-test-all: $(if $(filter list table,$(PART)),,deps-check)
+test-all: $(if $(filter list table,$(PART)),,deps-check deps-fuzz)
 	tests/all/run.py $(or $(PART),next)
 
 bench: deps-bench
@@ -190,7 +190,7 @@ nobpf: deps-test
 	cmake --build --preset nogpu-nobpf -j $(JOBS)
 	ctest --test-dir build/nogpu-nobpf --output-on-failure --no-tests=error -LE cases
 
-fuzz: deps-test
+fuzz: deps-fuzz
 	cmake --preset fuzz
 	cmake --build --preset fuzz -j $(JOBS)
 	tools/fuzz_once.sh build/fuzz $(FUZZ_SECONDS)

@@ -46,6 +46,7 @@ TARGETS = {
     "deps-bench": first("some 2 GB: SciPy, OpenCL", "make -n deps-bench"),
     "deps-test": first(TESTS, "make -n deps-test"),
     "deps-check": first(GATE, "make -n deps-check"),
+    "deps-fuzz": first(GATE, "make -n deps-fuzz"),
     "test": first(TESTS, "make -n test", "make -n test FLAKY=1"),
     "test-fast": first(TESTS, "make -n test-fast", "tools/test --help"),
     "test-all": first(HOURS, "make test-all PART=list", "make test-all PART=table", "make -n test-all"),
