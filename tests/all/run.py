@@ -51,6 +51,7 @@ STEPS = {
                        "tests of ctest that moved down (docs/testing.md)"),
     "llama-tests": Step(25, "KANSOKU_ONCE=never ctest --test-dir build/release -R '^llama\\.' --output-on-failure --no-tests=error",
                         "make test takes them from an earlier run where nothing that they stand on has changed"),
+    "llm-quick": Step(15, "make deps-llama && tests/llm/exact.py quick", "needs builds of llama.cpp for the CPU"),
     "flaky": Step(20, "tools/check flaky", "every test that may share the machine, 20 times under load"),
     "llama-operators": Step(240, "make cuda-eval", "every operator of llama.cpp, hours"),
     "eval": Step(45, "make eval", "planted faults and clean runs"),
