@@ -25,6 +25,7 @@ import source_text  # noqa: E402
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 SOURCES, HEADERS = (".cc", ".c"), (".h", ".inc")
 MOST = 60  # some two seconds of processor time each
+GENERATED = re.compile(r"fatal error: ([\w./-]+): No such file")
 LINES_SHOWN = 12
 ALONE = ["-Wshadow"]  # of warnings that the build cannot have where files compile together
 
@@ -78,6 +79,9 @@ def look(job):
     done = subprocess.run([*command, *ALONE, "-fsyntax-only", path], cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return None
+    if absent := GENERATED.search(done.stderr):
+        print(f"{path}: skipped: {absent.group(1)} is not there; build first, and the build says so if nothing makes it")
+        return ""
     lines = done.stderr.rstrip().splitlines()
     return "\n".join([f"{path}: does not compile by itself"] + [f"  {line}" for line in lines[:LINES_SHOWN]])
 

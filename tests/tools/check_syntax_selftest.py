@@ -52,6 +52,10 @@ class CheckSyntax(CheckerTest):
         self.plant("src/m/b.h", '#pragma once\n// Adds nothing.\n#include "m/a.h"\ninline int b(A a) { return a.a; }  // of A\n')
         self.assertIn("syntax: 0 files", self.expect_clean("--base", "HEAD"))
 
+    def test_generated_headers_are_built_first(self):
+        self.plant("src/m/second.cc", '#include "m/made.inc"\n')
+        self.assertIn("second.cc: skipped: m/made.inc is not there", self.expect_clean("--base", "HEAD"))
+
     def test_nothing_is_configured(self):
         os.unlink(os.path.join(self.root, "build/release/compile_commands.json"))
         self.assertEqual(self.run_checker("--base", "HEAD").returncode, 77)
