@@ -12,7 +12,7 @@ help:
 	@echo "make demo     install what it needs (apt), build, run the example job and diagnose it"
 	@echo "make test     install what the tests need (apt), build, run tools/check --fast and all tests but those that only test-all has"
 	@echo "              FLAKY=1 also runs the tests that a change touches again and again, for three minutes"
-	@echo "make test-fast  unit tests and pure cases alone: two and a half minutes when it is built. One test: tools/test NAME or PATH"
+	@echo "make test-fast  unit tests and pure cases alone: two minutes when it is built. One test: tools/test NAME or PATH"
 	@echo "make test-all  every configuration, sanitizers, fuzzing, evaluations, in parts of half an hour: call it until it is done"
 	@echo "              (PART=list shows them, PART=NAME runs one; docs/testing.md)"
 	@echo "make build    build $(KANSOKU)"
@@ -104,11 +104,12 @@ test: deps-test
 	@tools/once.py --list build/release
 	$(if $(FLAKY),KANSOKU_FLAKY_MINUTES=3) ctest --test-dir build/release -j $(JOBS) -LE '^all$$' --output-on-failure --no-tests=error
 
+# One more than processors: some tests mostly wait for the kernel.
 test-fast: deps-test
 	$(call configure,release)
 	cmake --build --preset release -j $(JOBS) --target fast
 	@ln -sfn release/kansoku $(KANSOKU)
-	ctest --test-dir build/release -j $(JOBS) -L '^fast$$' --output-on-failure --no-tests=error
+	ctest --test-dir build/release -j $$(($(JOBS) + 1)) -L '^fast$$' --output-on-failure --no-tests=error
 
 test-all: $(if $(filter list table,$(PART)),,deps-check deps-fuzz)
 	tests/all/run.py $(or $(PART),next)

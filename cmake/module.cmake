@@ -1,4 +1,4 @@
-# kansoku_module(<path> [DEPS module...] [LINK target...] [TEST_SOURCES file...]): a static library of src/<path>, its
+# kansoku_module(<path> [DEPS module...] [LINK target...] [TEST_SOURCES file...] [TEST_SHARDS n]): a static library of src/<path>, its
 # unit tests and its fuzz targets; *_for_test.cc is compiled once for these two and no part of the library, and so are
 # TEST_SOURCES, which belong to other modules. DEPS repeats the arrows of src/layers.txt, in the target form
 # "capture_bpf" for "capture/bpf"; tools/check layers refuses any other. wire has no target: it is headers alone.
@@ -6,7 +6,7 @@ include(GoogleTest)
 include(${CMAKE_CURRENT_LIST_DIR}/unit_tests.cmake)
 
 function(kansoku_module path)
-  cmake_parse_arguments(M "" "" "DEPS;LINK;EXTRA_SOURCES;EXCLUDE;TEST_SOURCES" ${ARGN})
+  cmake_parse_arguments(M "" "TEST_SHARDS" "DEPS;LINK;EXTRA_SOURCES;EXCLUDE;TEST_SOURCES" ${ARGN})
   string(REPLACE "/" "_" target ${path})
   set(dir ${CMAKE_SOURCE_DIR}/src/${path})
   file(GLOB sources CONFIGURE_DEPENDS ${dir}/*.cc ${dir}/internal/*.cc ${dir}/internal/*/*.cc)
@@ -44,7 +44,7 @@ function(kansoku_module path)
     add_executable(${target}_test ${tests})
     target_link_libraries(${target}_test PRIVATE ${with} fmt::fmt GTest::gmock GTest::gtest_main)
     set_target_properties(${target}_test PROPERTIES ENABLE_EXPORTS ON)
-    kansoku_unit_tests(${target}_test ${target})
+    kansoku_unit_tests(${target}_test ${target} SHARDS ${M_TEST_SHARDS})
   endif()
   foreach(fuzzer ${fuzzers})
     kansoku_fuzzer(${fuzzer} ${target} ${with})

@@ -13,10 +13,11 @@ endfunction()
 
 # The global property KANSOKU_FAST holds the programs of `make test-fast`.
 #
-# kansoku_unit_tests(<program> <prefix> [SEPARATE] [PROCESSORS n] [ENV NAME=VALUE...]): one ctest test named <prefix>.unit, one process.
-# With SEPARATE each test of the program has a process, and ctest a test, of its own: for programs that keep state between tests.
+# kansoku_unit_tests(<program> <prefix> [SEPARATE] [PROCESSORS n] [SHARDS n] [ENV NAME=VALUE...]): one ctest test named <prefix>.unit, one
+# process. With SEPARATE each test of the program has a process, and ctest a test, of its own: for programs that keep state between tests.
+# With SHARDS so many processes share the tests: for programs that mostly wait for the kernel. They begin first.
 function(kansoku_unit_tests program prefix)
-  cmake_parse_arguments(T "SEPARATE" "PROCESSORS" "ENV" ${ARGN})
+  cmake_parse_arguments(T "SEPARATE" "PROCESSORS;SHARDS" "ENV" ${ARGN})
   if(NOT T_PROCESSORS)
     set(T_PROCESSORS 1)
   endif()
@@ -27,7 +28,13 @@ function(kansoku_unit_tests program prefix)
     return()
   endif()
   set_property(GLOBAL APPEND PROPERTY KANSOKU_FAST ${program})
-  add_test(NAME ${prefix}.unit COMMAND /usr/bin/python3 ${CMAKE_SOURCE_DIR}/tools/run_unit.py $<TARGET_FILE:${program}>)
+  set(shards "")
+  set(cost 0)
+  if(T_SHARDS)
+    set(shards --processes=${T_SHARDS})
+    set(cost 900)
+  endif()
+  add_test(NAME ${prefix}.unit COMMAND /usr/bin/python3 ${CMAKE_SOURCE_DIR}/tools/run_unit.py $<TARGET_FILE:${program}> ${shards})
   set_tests_properties(${prefix}.unit PROPERTIES LABELS "unit;fast" SKIP_RETURN_CODE 77 TIMEOUT 900 PROCESSORS ${T_PROCESSORS}
-                                                 ENVIRONMENT "${T_ENV}")
+                                                 COST ${cost} ENVIRONMENT "${T_ENV}")
 endfunction()

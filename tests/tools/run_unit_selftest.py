@@ -11,13 +11,13 @@ from checker import ROOT
 
 
 class RunUnit(unittest.TestCase):
-    def run_program(self, body):
+    def run_program(self, body, *options):
         with tempfile.TemporaryDirectory(prefix="kansoku-selftest-") as folder:
             program = os.path.join(folder, "m_test")
             with open(program, "w", encoding="utf-8") as file:
                 file.write(f"#!/bin/bash\n{body}\n")
             os.chmod(program, 0o755)
-            done = subprocess.run([sys.executable, os.path.join(ROOT, "tools/run_unit.py"), program], stdout=subprocess.PIPE,
+            done = subprocess.run([sys.executable, os.path.join(ROOT, "tools/run_unit.py"), program, *options], stdout=subprocess.PIPE,
                                   stderr=subprocess.STDOUT, text=True, check=False)
         return done.returncode, done.stdout
 
@@ -50,6 +50,13 @@ class RunUnit(unittest.TestCase):
         self.assertIn("last words", text)
         self.assertIn("signal 6 in A.Two", text)
         self.assertEqual(self.run_program("echo '[ RUN      ] A.Two'; exit 0")[0], 1)
+
+    def test_processes_share_the_tests(self):
+        each = self.one("A.$GTEST_SHARD_INDEX") + "test $# = 0 || exit 1; "
+        self.assertEqual(self.run_program(each, "--processes=3"), (0, "m_test: 3 tests, 0 failed, 0 skipped\n"))
+        status, text = self.run_program(each + "test $GTEST_SHARD_INDEX != 1 || kill -ABRT $$", "--processes=3")
+        self.assertEqual((status, text.splitlines()[-1]), (1, "m_test: 3 tests, 0 failed, 0 skipped"))
+        self.assertIn("signal 6", text)
 
     def test_runs_nothing_or_fails_outside_of_tests(self):
         self.assertEqual(self.run_program("exit 0")[0], 1)
