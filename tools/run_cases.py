@@ -23,6 +23,7 @@ ended at the time limit and at the end of the case. A case that needs bpf or tor
 ctest runs one live test at a time, beside those that are not. Exit status: 0 passed, 1 failed, 77 all skipped.
 """
 import argparse
+import atexit
 import json
 import operator
 import os
@@ -83,7 +84,9 @@ class Gates:
 
     @staticmethod
     def tmp():
-        return tempfile.mkdtemp(prefix="kansoku-gate-")
+        folder = tempfile.mkdtemp(prefix="kansoku-gate-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        return folder
 
     def missing(self, names):
         for name in names:
