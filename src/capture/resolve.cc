@@ -158,8 +158,8 @@ class Resolver {
     if (has_begin && has_end) {
       out_.usdt.push_back(out);
     } else {
-      out_.missing.push_back(
-          fmt::format("usdt {}: not in {}", has_begin ? wanted.end : wanted.begin, library_));
+      out_.missing.push_back(fmt::format("usdt {}: not in {}, or on a 5-byte nop",
+                                         has_begin ? wanted.end : wanted.begin, library_));
     }
   }
 
@@ -277,7 +277,7 @@ class Resolver {
     for (const sys::UsdtProbe& probe : present) {
       if (fmt::format("{}:{}", probe.provider, probe.name) != full_name) continue;
       const auto place = file_.file_offset(probe.address);
-      if (!place) return false;
+      if (!place || bpf::is_nop5_at(file_, probe.address)) return false;
       offset = *place;
       if (probe.semaphore != 0) semaphore = file_.file_offset(probe.semaphore).value_or(0);
       return true;

@@ -20,7 +20,7 @@
 namespace kansoku::softcuda {
 namespace {
 
-constexpr std::array<unsigned char, 5> kNop{0x0f, 0x1f, 0x44, 0, 0};
+constexpr unsigned char kNop = 0x90;
 
 std::vector<char> bytes_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -112,7 +112,7 @@ TEST_P(ExportsOfTest, AreTheTablesAndBeginWithANopThatAProbeMayReplace) {
   std::set<std::string> names;
   for (const auto& [name, first] : exports) {
     names.insert(name);
-    EXPECT_EQ(first, kNop) << name;
+    EXPECT_EQ(first[0], kNop) << name;
   }
   EXPECT_EQ(names, expected);
 }

@@ -211,6 +211,7 @@ TEST_F(LibraryTest, DoesNotRecordForAForkedChild) {
   }
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
   EXPECT_EQ(WEXITSTATUS(status), 7);
   EXPECT_EQ(calls("cuLaunchKernel"), before);
 }

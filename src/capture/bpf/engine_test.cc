@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -36,8 +37,7 @@ PROBE_TARGET(target_jcc, "je 1f\n1:", "");
 PROBE_TARGET(target_endbr_push, "endbr64\npush %rbp", "pop %rbp");
 PROBE_TARGET(target_endbr_nop5, "endbr64\n.byte 0x0f, 0x1f, 0x44, 0x00, 0x00", "");
 PROBE_TARGET(target_slow, "xor %eax, %eax\nmov %rdi, %rcx", "");
-// Data lies below rsp when the 5-byte nop runs: a probe there would overwrite it on kernels that
-// turn the nop into a call.
+// Data lies below rsp when the 5-byte nop runs: kernels that make a call of it overwrite them.
 PROBE_TARGET(target_red_zone,
              "movq %rdi, -8(%rsp)\n.byte 0x0f, 0x1f, 0x44, 0x00, 0x00\nmovq -8(%rsp), %rdi", "");
 // The first cheap instruction is a loop head: probed there, one call would count four times.
@@ -114,15 +114,15 @@ TEST_F(Prologue, TakesTheFirstCheapInstruction) {
   expect("target_push", 0, SiteClass::kPush);
   expect("target_nop", 0, SiteClass::kNop);
   expect("target_nop4", 0, SiteClass::kNop);
-  expect("target_nop5", 0, SiteClass::kNop5);
+  expect("target_nop5", 5, SiteClass::kOther);
   expect("target_jmp", 0, SiteClass::kJump);
   expect("target_jcc", 0, SiteClass::kBranch);
   expect("target_endbr_push", 4, SiteClass::kPush);
-  expect("target_endbr_nop5", 4, SiteClass::kNop5);
+  expect("target_endbr_nop5", 0, SiteClass::kEndbr);
   expect("target_slow", 0, SiteClass::kOther);
 }
 
-TEST_F(Prologue, RefusesAFiveByteNopWithLiveDataBelowTheStackPointer) {
+TEST_F(Prologue, RefusesAFiveByteNop) {
   EXPECT_EQ(site_of(*file_, "target_red_zone", {false, true}).offset_bytes, 0U);
 }
 
@@ -339,6 +339,25 @@ TEST_P(EngineModes, CountsEveryCallOfEveryPrologueExactly) {
     ++index;
   }
   EXPECT_EQ(engine_->counters().ring_full, 0U);
+}
+
+// Linux 6.18 makes a call of a 5-byte nop under a probe; a child has the call without its target.
+TEST_P(EngineModes, AForkedChildCallsWhatItsParentHasCalled) {
+  std::uint32_t index = 0;
+  for (const auto& [name, function] : kTargets) {
+    if (name == "target_loop") continue;
+    attach_exits(name, index++);
+  }
+  for (const auto& [name, function] : kTargets) {
+    for (long i = 0; i < 10; ++i)
+      ASSERT_EQ(function(i), i + 1) << name;
+    const pid_t child = fork();
+    if (child == 0) _exit(function(6) == 7 ? 7 : 1);
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status)) << name << ": signal " << WTERMSIG(status);
+    EXPECT_EQ(WEXITSTATUS(status), 7) << name;
+  }
 }
 
 TEST_P(EngineModes, ReadsTextsOfPython) {

@@ -12,6 +12,7 @@
 namespace kansoku::capture::bpf {
 namespace {
 
+constexpr std::size_t kNop5Bytes = 5;
 constexpr std::size_t kScanBytes = 96;  // how far into the function a cheap address is looked for
 
 bool is_argument_register(ZydisRegister whole, std::uint8_t wanted) {
@@ -49,8 +50,11 @@ struct Found {
 Found at_entry(std::span<const std::byte> code, std::string_view reason) {
   InstructionReader reader(code);
   Instruction first;
-  if (!reader.next(first)) return {0, SiteClass::kOther, reason};
-  return {0, classify(first), reason, is_probeable(first)};
+  for (std::size_t offset = 0; reader.next(first); offset = reader.offset()) {
+    const SiteClass site_class = classify(first);
+    if (site_class != SiteClass::kNop5) return {offset, site_class, reason, is_probeable(first)};
+  }
+  return {0, SiteClass::kOther, reason, code.empty()};
 }
 
 // The first cheap instruction on the straight line; offset 0 and the entry's class if there is
@@ -59,13 +63,12 @@ Found scan(std::span<const std::byte> code, SiteNeeds needs) {
   InstructionReader reader(code.first(std::min(code.size(), kScanBytes)));
   Instruction instruction;
   Found at_entry{0, SiteClass::kOther, "entry: not decodable"};
-  bool only_markers = true;  // nothing but endbr64 and nops so far: nothing can be live below rsp
   for (std::size_t offset = 0; reader.next(instruction); offset = reader.offset()) {
     const SiteClass site_class = classify(instruction);
-    if (offset == 0)
-      at_entry = {0, site_class, "entry: no cheap instruction before the limit",
-                  is_probeable(instruction)};
-    if (site_class == SiteClass::kNop5 ? only_markers : is_cheap(site_class)) {
+    if (offset == 0 || at_entry.site_class == SiteClass::kNop5)
+      at_entry = {offset, site_class, "entry: no cheap instruction before the limit",
+                  is_probeable(instruction) && site_class != SiteClass::kNop5};
+    if (is_cheap(site_class)) {
       return {offset, site_class, offset == 0 ? "entry is cheap" : "first cheap instruction"};
     }
     if (leaves_straight_line(instruction)) {
@@ -83,9 +86,6 @@ Found scan(std::span<const std::byte> code, SiteNeeds needs) {
       at_entry.reason = "entry: the stack pointer moves first";
       return at_entry;
     }
-    only_markers =
-        only_markers && (site_class == SiteClass::kEndbr || site_class == SiteClass::kNop ||
-                         site_class == SiteClass::kNop5);
   }
   return at_entry;
 }
@@ -99,7 +99,15 @@ std::string_view site_class_name(SiteClass site_class) {
 }
 
 bool is_cheap(SiteClass site_class) {
-  return site_class != SiteClass::kEndbr && site_class != SiteClass::kOther;
+  return site_class != SiteClass::kEndbr && site_class != SiteClass::kNop5 &&
+         site_class != SiteClass::kOther;
+}
+
+bool is_nop5_at(sys::ElfFile& file, std::uint64_t address) {
+  const std::vector<std::byte> code = file.bytes_at(address, kNop5Bytes);
+  InstructionReader reader(code);
+  Instruction instruction;
+  return reader.next(instruction) && classify(instruction) == SiteClass::kNop5;
 }
 
 Site pick_site(sys::ElfFile& file, const sys::Symbol& function, SiteNeeds needs) {
@@ -115,12 +123,13 @@ Site pick_site(sys::ElfFile& file, const sys::Symbol& function, SiteNeeds needs)
   } else if (found.offset != 0 && found.offset >= once.bytes) {
     found = at_entry(code, "entry: the cheap instruction lies in a loop");
   }
+  const bool is_once = found.offset < once.bytes;
   return {.address = function.address + found.offset,
           .offset_bytes = static_cast<std::uint32_t>(found.offset),
           .site_class = found.site_class,
           .reason = once.bytes != 0 ? found.reason : once.problem,
           .is_probeable = found.is_probeable,
-          .is_once = once.bytes != 0};
+          .is_once = is_once};
 }
 
 }  // namespace kansoku::capture::bpf

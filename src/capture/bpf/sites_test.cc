@@ -51,6 +51,13 @@ asm(".type site_rare_behind.cold, @function\nsite_rare_behind.cold: inc %rdi\njm
 SITE_TARGET(site_ping, "push %rbx\npop %rbx\ntest %rdi, %rdi\njne site_pong\nret");
 SITE_TARGET(site_pong, "push %rbx\npop %rbx\ndec %rdi\njmp site_ping");
 
+// 5-byte nops in front of a cheap instruction, of slow ones, of nothing, and of the head of a loop.
+#define NOP5 ".byte 0x0f, 0x1f, 0x44, 0x00, 0x00\n"
+SITE_TARGET(site_nop5_push, NOP5 "push %rbx\npop %rbx\nret");
+SITE_TARGET(site_nop5_slow, NOP5 NOP5 "mov %rdi, %rdi\nmov %rdi, %rax\nret");
+SITE_TARGET(site_nop5_alone, NOP5);
+SITE_TARGET(site_nop5_loop, NOP5 "1: dec %rdi\njne 1b\nret");
+
 namespace kansoku::capture::bpf {
 namespace {
 
@@ -95,6 +102,18 @@ TEST_F(SiteTest, IsNoneWhereAJumpMayLeadAnywhere) {
     EXPECT_FALSE(site(name).is_once) << name;
     EXPECT_EQ(site(name).reason, "the target of a jump in it is unknown") << name;
   }
+}
+
+TEST_F(SiteTest, IsNeverAFiveByteNop) {
+  EXPECT_EQ(site("site_nop5_push").offset_bytes, 5U);
+  EXPECT_EQ(site("site_nop5_push").site_class, SiteClass::kPush);
+  EXPECT_EQ(site("site_nop5_slow").offset_bytes, 10U);
+  EXPECT_TRUE(site("site_nop5_slow").is_once && site("site_nop5_slow").is_probeable);
+  EXPECT_FALSE(site("site_nop5_alone").is_once && site("site_nop5_alone").is_probeable);
+  EXPECT_FALSE(site("site_nop5_loop").is_once);
+  const std::uint64_t address = file_->find_symbol("site_nop5_push")->address;
+  EXPECT_TRUE(is_nop5_at(*file_, address));
+  EXPECT_FALSE(is_nop5_at(*file_, address + 5));
 }
 
 TEST_F(SiteTest, IsNoneInWhatMayBeNoCode) {
