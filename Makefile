@@ -6,7 +6,7 @@ PHILLY ?= ../shared/data/philly/philly_jobs_train.csv.gz
 JOBS ?= $(shell nproc)
 KANSOKU := build/kansoku
 
-.PHONY: deps-fuzz help build softgpu demo test test-fast test-all bench eval diff-eval probe-eval simulate-eval simulate-experiments faults false-confidence watch-eval watch-soak watch-cost kernel-check fresh-root check install asan tsan fuzz nobpf clean deps-build deps-demo deps-test deps-bench deps-check deps-faults deps-watch deps-kernels deps-fresh-root deps-softgpu deps-store deps-otlp deps-llama llama demo-cuda cuda-eval cuda-causes cuda-clock cuda-cost cuda-stuck gpu-check
+.PHONY: deps-fuzz help build softgpu demo test test-fast test-all mutants bench eval diff-eval probe-eval simulate-eval simulate-experiments faults false-confidence watch-eval watch-soak watch-cost kernel-check fresh-root check install asan tsan fuzz nobpf clean deps-build deps-demo deps-test deps-bench deps-check deps-faults deps-watch deps-kernels deps-fresh-root deps-softgpu deps-store deps-otlp deps-llama llama demo-cuda cuda-eval cuda-causes cuda-clock cuda-cost cuda-stuck gpu-check
 
 help:
 	@echo "make demo     install what it needs (apt), build, run the example job and diagnose it"
@@ -24,6 +24,7 @@ help:
 	@echo "make gpu-check  179 checks of CUDA's documented behaviour, on the software device and on a GPU if there is one (minutes)"
 	@echo "make cuda-clock  the map of a skewed event clock over ten minutes (MINUTES=10), and causes of idle time against a program's own times"
 	@echo "make cuda-causes  ten planted causes on the software GPU, each with its twin, live (CAUSES=\"sync leak\" for some): half an hour"
+	@echo "make mutants  changes of the program drawn at random: do the tests find them? (an hour, goes on where it stood; MUTANTS=options of run.py)"
 	@echo "make bench    benchmarks (BENCH=trace|diagnose|stats|simulate|gpu|python|probes|cuda|overhead for one module)"
 	@echo "make cuda-cost  what the CUDA library costs a training, switched on and off in one process (10 minutes; CUDA_COST=options of cuda_cost.py)"
 	@echo "make eval     planted faults and clean runs, scored (long: about 45 minutes)"
@@ -102,7 +103,7 @@ test: deps-test
 	$(call timed,check,tools/check --fast)
 	$(call timed,llama.cpp's CUDA backend,KANSOKU=$(CURDIR)/build/release/kansoku tests/llama/run.py build || { test $$? = 77 && echo "without llama.cpp: its tests are skipped"; })
 	@tools/once.py --list build/release
-	$(if $(FLAKY),KANSOKU_FLAKY_MINUTES=3) ctest --test-dir build/release -j $(JOBS) -LE '^all$$' --output-on-failure --no-tests=error
+	$(if $(FLAKY),KANSOKU_FLAKY_MINUTES=3) ctest --test-dir build/release -j $$(($(JOBS) + 1)) -LE '^all$$' --output-on-failure --no-tests=error
 
 # One more than processors: some tests mostly wait for the kernel.
 test-fast: deps-test
@@ -110,6 +111,10 @@ test-fast: deps-test
 	cmake --build --preset release -j $(JOBS) --target fast
 	@ln -sfn release/kansoku $(KANSOKU)
 	ctest --test-dir build/release -j $$(($(JOBS) + 1)) -L '^fast$$' --output-on-failure --no-tests=error
+
+mutants: deps-test
+	$(call configure,release)
+	tests/mutants/run.py $(MUTANTS)
 
 test-all: $(if $(filter list table,$(PART)),,deps-check deps-fuzz)
 	tests/all/run.py $(or $(PART),next)

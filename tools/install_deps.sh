@@ -17,7 +17,7 @@ build="cmake ninja-build g++ ccache pkg-config clang llvm git python3 linux-libc
 softgpu="libgloo-dev clang-19 libclc-19"
 demo="python3-torch libopenblas0-serial"
 tests="$softgpu libgtest-dev libgmock-dev clang-format-14 chromium protobuf-compiler python3-protobuf python3-pil binutils
- iproute2 procps util-linux gcc prometheus nats-server python3-halide libhalide14-0 python3-numpy $npm"
+ iproute2 procps util-linux gcc prometheus nats-server python3-halide libhalide14-0 python3-numpy python3-clang-14 $npm"
 bench="python3-simpy3 python3-numpy python3-scipy python3-sklearn python3-threadpoolctl
  pocl-opencl-icd ocl-icd-opencl-dev opencl-headers"
 llama="$softgpu $npm"

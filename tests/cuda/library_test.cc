@@ -131,8 +131,7 @@ TEST_F(LibraryTest, SeesThatAModelsClockIsNoClockOfTime) {
 TEST_F(LibraryTest, EachThunkBeginsWithANopForProbes) {
   const auto* const code =
       reinterpret_cast<const unsigned char*>(dlsym(library_, "cuLaunchKernel"));
-  EXPECT_THAT(std::vector<unsigned char>(code, code + 5),
-              ::testing::ElementsAre(0x0f, 0x1f, 0x44, 0x00, 0x00));
+  EXPECT_EQ(*code, 0x90);
 }
 
 TEST_F(LibraryTest, FallsDormantWithItsLease) {

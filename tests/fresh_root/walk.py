@@ -50,6 +50,7 @@ TARGETS = {
     "test": first(TESTS, "make -n test", "make -n test FLAKY=1"),
     "test-fast": first(TESTS, "make -n test-fast", "tools/test --help"),
     "test-all": first(HOURS, "make test-all PART=list", "make test-all PART=table", "make -n test-all"),
+    "mutants": first(GATE, "make -n mutants", "tests/mutants/run.py --help"),
     "check": first(GATE, "make -n check", "tools/check --help"),
     "asan": first(GATE, "make -n asan"),
     "tsan": first(GATE, "make -n tsan"),

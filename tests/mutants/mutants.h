@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compiled into every file of a tree with mutants (run.py): one of them is active, by the number in a file, or none.
+// -1 there: each place that is reached leaves an empty file of its number.
+#pragma once
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <fcntl.h>
+#include <unistd.h>
+
+namespace kansoku_mutants {
+
+inline int read_active() {
+  const int saved = errno;
+  char text[16] = {};
+  const int file = ::open(KANSOKU_MUTANTS "/active", O_RDONLY | O_CLOEXEC);
+  if (file >= 0) {
+    if (::read(file, text, sizeof text - 1) < 0) text[0] = 0;
+    ::close(file);
+  }
+  errno = saved;
+  return std::atoi(text);
+}
+
+inline const int active = read_active();
+
+inline void reach(int number) {
+  static bool reached[KANSOKU_MUTANTS_COUNT + 1];
+  if (reached[number]) return;
+  reached[number] = true;
+  const int saved = errno;
+  const char* test = std::getenv("KANSOKU_MUTANTS_TEST");
+  char path[512];
+  std::snprintf(path, sizeof path, "%s/reached/%s.%d", KANSOKU_MUTANTS, test != nullptr ? test : "unknown", number);
+  const int file = ::open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  if (file >= 0) ::close(file);
+  errno = saved;
+}
+
+inline bool on(int number) {
+  if (active == -1) reach(number);
+  return active == number;
+}
+
+}  // namespace kansoku_mutants
