@@ -32,7 +32,7 @@ COMMAND_LIMIT_S = 120
 # Commands that run until they are told to end: after so long they get SIGINT, as from Ctrl-C.
 ENDLESS = {"watch": 20, "profile": 40}
 # Statuses that are an answer: 0 nothing found, 10 findings, 11 not enough data.
-ANSWERS = {"diagnose": (0, 10, 11), "profile": (0, 10), "jobs": (0,), "incidents": (0,)}
+ANSWERS = {"diagnose": (0, 10, 11), "profile": (0, 10), "jobs": (0,), "incidents": (0,), "diff": (0, 10)}
 HINT = re.compile(r"next: (kansoku [^`;]+?)\s*$", re.MULTILINE)
 
 
@@ -137,11 +137,12 @@ def run_all(newcomer, with_tests):
     newcomer.type("git clone -q /source kansoku", "root")
     newcomer.type("make demo")
     newcomer.type("make install")
-    # A job for the commands that want one, and a trace of another tool's.
+    # A job for the commands that want one, and traces of another tool's.
     job = newcomer.popen("MASTER_PORT=29500 STEPS=1000000 RANKS=2 exec examples/ddp/launch.sh", HOME, stdout=subprocess.DEVNULL,
                          stderr=subprocess.DEVNULL)
     try:
         newcomer.type("tests/data/import/make.py /tmp/made && mkdir traces && mv /tmp/made/rank-* traces && ls traces")
+        newcomer.type("tests/data/diff/make.py /tmp/made && mv /tmp/made/before.json before.pftrace && mv /tmp/made/slow.json after.pftrace")
         if not newcomer.wait_for("build/kansoku jobs", "127.0.0.1:29500"):
             newcomer.failed.append("examples/ddp/launch.sh: no job after two minutes")
         commands = [command for command in readme_commands() if command not in ("make demo", "make test")]

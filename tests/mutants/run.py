@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Do the tests see a change of the program? Mutants drawn at random, each run against the tests that reach it, to the first failure.
 
-    run.py [--mutants N] [--seed S] [--folder FOLDER] [--minutes M] [--prepare]
+    run.py [--mutants N] [--seed S] [--folder FOLDER] [--minutes M] [--fast] [--prepare]
 
 All mutants are compiled into one build of a copy of the tree, and switched on one at a time. `make test`'s tests run first, but for llama.cpp's;
 where they find nothing, every single unit test runs in a process of its own. Goes on where it stood; prints a table.
@@ -187,12 +187,20 @@ def judge(tree, number, covered, entries):
     return {"by": by, "reached": len(names), "form": form if by else ""}
 
 
+def is_run(entry, only_fast):
+    labels = {label for item in entry.get("properties", []) if item["name"] == "LABELS" for label in item["value"]}
+    if only_fast:
+        return "fast" in labels
+    return "all" not in labels and not re.match(r"llama\.|flaky\.", entry["name"])
+
+
 def main(report):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mutants", type=int, default=80, help="so many are drawn [%(default)d]")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--folder", default=os.path.join(kit.ROOT, "build/mutants"), type=os.path.realpath, help="[%(default)s]")
     parser.add_argument("--minutes", type=float, default=30, help="begin no mutant after so many [%(default)g]")
+    parser.add_argument("--fast", action="store_true", help="the tests of make test-fast alone")
     parser.add_argument("--prepare", action="store_true", help="draw and compile, no more")
     options = parser.parse_args()
     tree = Tree(options.folder)
@@ -203,9 +211,7 @@ def main(report):
     if options.prepare:
         return 0
     entries = {entry["name"]: entry for entry in ctest_suite.entries(tree.build)}
-    whole = [ctest_suite.Test(entry) for entry in entries.values()
-             if "all" not in {label for item in entry.get("properties", []) if item["name"] == "LABELS" for label in item["value"]}
-             and not re.match(r"llama\.|flaky\.", entry["name"])]
+    whole = [ctest_suite.Test(entry) for entry in entries.values() if is_run(entry, options.fast)]
     covered = cover(tree, whole)
     parts = kit.Parts(options.folder, path=os.path.join(options.folder, "results.jsonl"))
     plan = []
