@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled into every file of a tree with mutants (run.py): one of them is active, by the number in a file, or none.
-// -1 there: each place that is reached leaves an empty file of its number.
+// Compiled into every file of a tree with mutants (run.py): one of them is active, by the number in
+// a file, or none. -1 there: each place that is reached leaves an empty file of its number.
 #pragma once
 
+#include <fcntl.h>
+#include <unistd.h>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <fcntl.h>
-#include <unistd.h>
 
 namespace kansoku_mutants {
 
@@ -20,7 +20,7 @@ inline int read_active() {
     ::close(file);
   }
   errno = saved;
-  return std::atoi(text);
+  return std::atoi(text);  // allowed: no code of the tree here; bad is none
 }
 
 inline const int active = read_active();
@@ -32,7 +32,8 @@ inline void reach(int number) {
   const int saved = errno;
   const char* test = std::getenv("KANSOKU_MUTANTS_TEST");
   char path[512];
-  std::snprintf(path, sizeof path, "%s/reached/%s.%d", KANSOKU_MUTANTS, test != nullptr ? test : "unknown", number);
+  std::snprintf(path, sizeof path, "%s/reached/%s.%d", KANSOKU_MUTANTS,
+                test != nullptr ? test : "unknown", number);
   const int file = ::open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
   if (file >= 0) ::close(file);
   errno = saved;
