@@ -152,15 +152,9 @@ class Resolver {
 
   void add(const UsdtProbes& wanted, const std::vector<sys::UsdtProbe>& present) {
     ResolvedUsdt out{&wanted};
-    const bool has_begin = find(wanted.begin, present, out.begin_offset, out.begin_semaphore);
-    const bool has_end =
-        wanted.end.empty() || find(wanted.end, present, out.end_offset, out.end_semaphore);
-    if (has_begin && has_end) {
+    if (find(wanted.begin, present, out.begin_offset, out.begin_semaphore) &&
+        (wanted.end.empty() || find(wanted.end, present, out.end_offset, out.end_semaphore)))
       out_.usdt.push_back(out);
-    } else {
-      out_.missing.push_back(fmt::format("usdt {}: not in {}, or on a 5-byte nop",
-                                         has_begin ? wanted.end : wanted.begin, library_));
-    }
   }
 
  private:
@@ -272,17 +266,27 @@ class Resolver {
     return false;
   }
 
+  // False if it is missing or refused, which it then says.
   bool find(const std::string& full_name, const std::vector<sys::UsdtProbe>& present,
-            std::uint64_t& offset, std::uint64_t& semaphore) const {
-    for (const sys::UsdtProbe& probe : present) {
-      if (fmt::format("{}:{}", probe.provider, probe.name) != full_name) continue;
-      const auto place = file_.file_offset(probe.address);
-      if (!place || bpf::is_nop5_at(file_, probe.address)) return false;
-      offset = *place;
-      if (probe.semaphore != 0) semaphore = file_.file_offset(probe.semaphore).value_or(0);
-      return true;
+            std::uint64_t& offset, std::uint64_t& semaphore) {
+    const auto found = std::find_if(present.begin(), present.end(), [&](const auto& probe) {
+      return fmt::format("{}:{}", probe.provider, probe.name) == full_name;
+    });
+    const auto place = found == present.end() ? std::nullopt : file_.file_offset(found->address);
+    if (!place) {
+      out_.missing.push_back(fmt::format("usdt {}: not in {}", full_name, library_));
+      return false;
     }
-    return false;
+    if (bpf::is_nop5_at(file_, found->address)) {
+      out_.refused.push_back(fmt::format(
+          "usdt {}: lies on a 5-byte nop of {}; Linux 6.18 makes a call of it, and forked children "
+          "die there",
+          full_name, library_));
+      return false;
+    }
+    offset = *place;
+    if (found->semaphore != 0) semaphore = file_.file_offset(found->semaphore).value_or(0);
+    return true;
   }
 
   sys::ElfFile& file_;

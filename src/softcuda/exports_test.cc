@@ -35,8 +35,8 @@ T at(const std::vector<char>& bytes, std::size_t offset) {
   return value;
 }
 
-/// Definitions of a library for others: name of a function -> its first bytes.
-using Exports = std::map<std::string, std::array<unsigned char, 5>>;
+/// Definitions of a library for others: name of a function -> its first byte.
+using Exports = std::map<std::string, unsigned char>;
 
 class Library {
  public:
@@ -53,7 +53,7 @@ class Library {
         const auto symbol = at<Elf64_Sym>(bytes_, symbols.sh_offset + j * sizeof(Elf64_Sym));
         if (symbol.st_shndx == SHN_UNDEF || ELF64_ST_TYPE(symbol.st_info) != STT_FUNC) continue;
         found[bytes_.data() + texts.sh_offset + symbol.st_name] =
-            at<std::array<unsigned char, 5>>(bytes_, place_of(symbol.st_value));
+            at<unsigned char>(bytes_, place_of(symbol.st_value));
       }
     }
     return found;
@@ -112,7 +112,7 @@ TEST_P(ExportsOfTest, AreTheTablesAndBeginWithANopThatAProbeMayReplace) {
   std::set<std::string> names;
   for (const auto& [name, first] : exports) {
     names.insert(name);
-    EXPECT_EQ(first[0], kNop) << name;
+    EXPECT_EQ(first, kNop) << name;
   }
   EXPECT_EQ(names, expected);
 }

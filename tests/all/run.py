@@ -53,6 +53,8 @@ STEPS = {
                         "make test takes them from an earlier run where nothing that they stand on has changed"),
     "llm-quick": Step(15, "make deps-llama && tests/llm/exact.py quick", "needs builds of llama.cpp for the CPU"),
     "flaky": Step(20, "tools/check flaky", "every test that may share the machine, 20 times under load"),
+    "loaded": Step(25, "cmake --preset release && cmake --build --preset release -j $(nproc) && tests/all/loaded.sh build/release",
+                   "all of make test's tests beside two busy loops and a copy loop"),
     "mutants": Step(90, "make mutants MUTANTS='--minutes 90'", "builds the program once more, with mutants"),
     "llama-operators": Step(240, "make cuda-eval", "every operator of llama.cpp, hours"),
     "eval": Step(45, "make eval", "planted faults and clean runs"),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compiled into every file of a tree with mutants (run.py): one of them is active, by the number in
-// a file, or none. -1 there: each place that is reached leaves an empty file of its number.
+// a file, or none. -1 there: each place that a test reaches leaves an empty file of the
+// test's number and its own.
 #pragma once
 
 #include <fcntl.h>
@@ -27,13 +28,12 @@ inline const int active = read_active();
 
 inline void reach(int number) {
   static bool reached[KANSOKU_MUTANTS_COUNT + 1];
-  if (reached[number]) return;
+  const char* const test = std::getenv("KANSOKU_MUTANTS_TEST");
+  if (reached[number] || test == nullptr) return;
   reached[number] = true;
   const int saved = errno;
-  const char* test = std::getenv("KANSOKU_MUTANTS_TEST");
   char path[512];
-  std::snprintf(path, sizeof path, "%s/reached/%s.%d", KANSOKU_MUTANTS,
-                test != nullptr ? test : "unknown", number);
+  std::snprintf(path, sizeof path, "%s/reached/%s.%d", KANSOKU_MUTANTS, test, number);
   const int file = ::open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
   if (file >= 0) ::close(file);
   errno = saved;

@@ -4,16 +4,19 @@
 
     run.py [--mutants N] [--seed S] [--folder FOLDER] [--minutes M] [--fast] [--prepare]
 
-All mutants are compiled into one build of a copy of the tree, and switched on one at a time. `make test`'s tests run first, but for llama.cpp's;
-where they find nothing, every single unit test runs in a process of its own. Goes on where it stood; prints a table.
+All mutants are compiled into one build of a copy of the tree, and switched on one at a time. The tests of `make test` run first, but
+for llama.cpp's; where they find nothing, every single unit test runs in a process of its own. Goes on where it stood; prints a table.
+A mutant that only a process without the test's environment reaches counts as not reached.
 """
 import argparse
+import collections
 import concurrent.futures
 import importlib.util
 import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -31,6 +34,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 MEMORY = 12 << 30  # bytes of a test's data: a mutant may ask for all there is
 LANES = 2  # tests at once; those that hold a lock take turns
 NONE, REACHED = 0, -1
+# How a mutant is found, or is not.
+TOGETHER, ALONE, UNSEEN, UNREACHED = "as the tests run", "only by a unit test alone", "reached, not found", "not reached"
 
 
 def read_json(path):
@@ -41,6 +46,18 @@ def read_json(path):
         return json.load(file)
 
 
+def end_left_over(folder):
+    """Ends what runs of this folder's tests, also in sessions of its own; each has the mark in its environment."""
+    mark = f"KANSOKU_MUTANTS_OF={folder}".encode()
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                if mark in file.read().split(b"\0"):
+                    os.kill(int(pid), signal.SIGKILL)
+        except OSError:
+            pass  # ended meanwhile, or another user's
+
+
 class Tree:
     """A copy of the tree with all mutants compiled in."""
 
@@ -48,6 +65,10 @@ class Tree:
         self.folder, self.root, self.build = folder, os.path.join(folder, "tree"), os.path.join(folder, "tree/build/release")
         listed = read_json(os.path.join(folder, "mutants.json"))
         self.mutants = listed and [draw.Mutant(*one) for one in listed]
+
+    def commit(self):
+        """Results of this copy hold for it, whatever becomes of the tree that it was made of."""
+        return subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=self.root, capture_output=True, text=True, check=True).stdout.strip()
 
     def switch(self, number):
         with open(os.path.join(self.folder, "active"), "w", encoding="utf-8") as file:
@@ -58,8 +79,7 @@ class Tree:
         entries = list(compile_commands.entries(release))
         if not entries:
             raise kit.Impossible("build/release is not configured (make build)")
-        os.makedirs(os.path.join(self.folder, "reached"), exist_ok=True)
-        os.chmod(os.path.join(self.folder, "reached"), 0o1777)
+        os.makedirs(self.folder, exist_ok=True)
         subprocess.run(["git", "clone", "-q", kit.ROOT, self.root], check=True)
         if not os.path.exists(os.path.join(self.folder, "shared")):
             os.symlink(os.path.realpath(os.path.join(kit.ROOT, "../shared")), os.path.join(self.folder, "shared"))
@@ -95,7 +115,7 @@ def run_test(tree, test, key, seconds):
     """(state, seconds, what it printed) of one test of ctest. A test that does not end fails."""
     place = os.path.join(tree.folder, f"tmp-{key}-{threading.get_ident()}")
     shutil.rmtree(place, ignore_errors=True)
-    test.environment["KANSOKU_MUTANTS_TEST"] = str(key)
+    test.environment.update(KANSOKU_MUTANTS_TEST=str(key), KANSOKU_MUTANTS_OF=tree.folder)
     process = ctest_suite.Process(["prlimit", f"--data={MEMORY}", "--", *test.command], test, place)
     over = threading.Event()
     timer = threading.Timer(seconds, lambda: (over.set(), process.kill()))
@@ -107,7 +127,7 @@ def run_test(tree, test, key, seconds):
     return state, time.monotonic() - begin, output
 
 
-def in_lanes(tests, run):
+def in_lanes(folder, tests, run):
     """Calls `run` for each; tests that hold a lock, or many processors, follow one another beside the others. True ends it."""
     stop = threading.Event()
 
@@ -120,14 +140,23 @@ def in_lanes(tests, run):
     alone = [one for one in tests if one[1].serial or one[1].locks or one[1].processors > 1]
     others = [one for one in tests if one not in alone]
     with concurrent.futures.ThreadPoolExecutor(LANES) as pool:
-        list(pool.map(lane, (alone, others) if alone else (others[::2], others[1::2])))
+        try:
+            list(pool.map(lane, (alone, others) if alone else (others[::2], others[1::2])))
+        except BaseException:  # Ctrl-C, too
+            stop.set()
+            end_left_over(folder)
+            raise
 
 
-def cover(tree, tests):
-    """Which test reaches which mutant, its time, and which tests do not pass here as they are."""
-    path = os.path.join(tree.folder, "cover.json")
+def cover(tree, tier, tests):
+    """{name of a test: its state and time here as it is, and the mutants that it reaches}."""
+    path = os.path.join(tree.folder, f"cover-{tier}.json")
     if known := read_json(path):
         return known
+    place = os.path.join(tree.folder, "reached")
+    shutil.rmtree(place, ignore_errors=True)
+    os.mkdir(place)
+    os.chmod(place, 0o1777)
     tree.switch(REACHED)
     known = {}
 
@@ -138,12 +167,11 @@ def cover(tree, tests):
         print(f"{test.name} {state} {seconds:.1f} s", flush=True)
         if state == ctest_suite.FAILED:
             print(output[-1500:], flush=True)
-    in_lanes(list(enumerate(tests)), one)
+    in_lanes(tree.folder, list(enumerate(tests)), one)
     tree.switch(NONE)
-    reached = [name.rpartition(".")[::2] for name in os.listdir(os.path.join(tree.folder, "reached"))]
-    result = {"tests": {test.name: {**known[key], "reaches": sorted(int(number) for by, number in reached if by == str(key))}
-                        for key, test in enumerate(tests)},
-              "unknown": sorted({int(number) for by, number in reached if by == "unknown"})}
+    reached = [name.partition(".")[::2] for name in os.listdir(place)]
+    result = {test.name: {**known[key], "reaches": sorted(int(number) for by, number in reached if by == str(key))}
+              for key, test in enumerate(tests)}
     with open(path, "w", encoding="utf-8") as file:
         json.dump(result, file, indent=0)
     return result
@@ -162,9 +190,10 @@ def first_failure(tree, number, tests, seconds):
         return True
     tree.switch(number)
     try:
-        in_lanes(list(enumerate(tests)), one)
+        in_lanes(tree.folder, list(enumerate(tests)), one)
     finally:
         tree.switch(NONE)
+        end_left_over(tree.folder)
     for key, test, before in found:
         if run_test(tree, test, key, 60 + 10 * before)[0] == ctest_suite.FAILED:
             print(f"(and {test.name} fails without it, too) ", end="")
@@ -174,17 +203,15 @@ def first_failure(tree, number, tests, seconds):
 
 
 def judge(tree, number, covered, entries):
-    names = sorted((name for name, one in covered["tests"].items() if number in one["reaches"] and one["state"] == ctest_suite.PASSED),
-                   key=lambda name: covered["tests"][name]["seconds"])
-    if not names:
-        return {"by": None, "reached": 0, "form": ""}
-    seconds = {name: one["seconds"] for name, one in covered["tests"].items()}
-    by = first_failure(tree, number, [ctest_suite.Test(entries[name]) for name in names], seconds)
-    form = "make test"
-    if by is None:
-        single = [test for name in names if ctest_suite.unit_program(entries[name]) for test in ctest_suite.tests_of(entries[name])]
-        by, form = first_failure(tree, number, single, {}), "each unit test alone"
-    return {"by": by, "reached": len(names), "form": form if by else ""}
+    """The test that finds a mutant, in which form, and how many reach it."""
+    seconds = {name: one["seconds"] for name, one in covered.items() if number in one["reaches"] and one["state"] == ctest_suite.PASSED}
+    names = sorted(seconds, key=seconds.get)
+    together = [ctest_suite.Test(entries[name]) for name in names]
+    alone = [test for name in names if ctest_suite.unit_program(entries[name]) for test in ctest_suite.tests_of(entries[name])]
+    for form, tests in ((TOGETHER, together), (ALONE, alone)):
+        if by := first_failure(tree, number, tests, seconds):
+            return {"by": by, "reached": len(names), "form": form}
+    return {"by": None, "reached": len(names), "form": UNSEEN if names else UNREACHED}
 
 
 def is_run(entry, only_fast):
@@ -212,19 +239,18 @@ def main(report):
         return 0
     entries = {entry["name"]: entry for entry in ctest_suite.entries(tree.build)}
     whole = [ctest_suite.Test(entry) for entry in entries.values() if is_run(entry, options.fast)]
-    covered = cover(tree, whole)
-    parts = kit.Parts(options.folder, path=os.path.join(options.folder, "results.jsonl"))
+    tier = "fast" if options.fast else "gate"
+    covered = cover(tree, tier, whole)
+    parts = kit.Parts(options.folder, path=os.path.join(options.folder, f"results-{tier}.jsonl"), commit=tree.commit())
     plan = []
     for number, one in enumerate(tree.mutants, 1):
         title = f"{number} {os.path.relpath(one.file, kit.ROOT)}:{one.line} {one.kind}: {one.before}"
         plan.append(kit.Part((number,), title, lambda number=number: judge(tree, number, covered, entries), {"title": title}))
     kit.run_until_stopped(lambda: parts.run(plan, report, lambda result: result["by"] or f"not found ({result['reached']} tests reach it)", options.minutes))
-    results = [parts.result(part.key) for part in plan if parts.result(part.key)]
-    table = kit.Table("", "form", "mutants found")
-    for form in ("make test", "each unit test alone"):
-        table.row(form, sum(result["form"] == form for result in results), right=form == "make test" or not any(result["form"] == form for result in results))
-    table.row("none: reached", sum(not result["by"] and result["reached"] > 0 for result in results))
-    table.row("none: not reached", sum(not result["reached"] for result in results))
+    count = collections.Counter(result["form"] for part in plan if (result := parts.result(part.key)))
+    table = kit.Table("", "found", "mutants")
+    for form in (TOGETHER, ALONE, UNSEEN, UNREACHED):
+        table.row(form, count[form], right=form != ALONE or not count[form])
 
 
 if __name__ == "__main__":

@@ -47,47 +47,48 @@ struct Found {
   bool is_probeable{true};
 };
 
+// The first instruction that is no 5-byte nop, whatever it costs.
 Found at_entry(std::span<const std::byte> code, std::string_view reason) {
   InstructionReader reader(code);
   Instruction first;
+  Found found{0, SiteClass::kOther, reason};
   for (std::size_t offset = 0; reader.next(first); offset = reader.offset()) {
     const SiteClass site_class = classify(first);
-    if (site_class != SiteClass::kNop5) return {offset, site_class, reason, is_probeable(first)};
+    const bool is_nop5 = site_class == SiteClass::kNop5;
+    found = {offset, site_class, reason, is_probeable(first) && !is_nop5};
+    if (!is_nop5) break;
   }
-  return {0, SiteClass::kOther, reason, code.empty()};
+  return found;
 }
 
-// The first cheap instruction on the straight line; offset 0 and the entry's class if there is
-// none.
+// The first cheap instruction on the straight line; the entry if there is none.
 Found scan(std::span<const std::byte> code, SiteNeeds needs) {
   InstructionReader reader(code.first(std::min(code.size(), kScanBytes)));
   Instruction instruction;
-  Found at_entry{0, SiteClass::kOther, "entry: not decodable"};
+  Found entry = at_entry(code, "entry: not decodable");
   for (std::size_t offset = 0; reader.next(instruction); offset = reader.offset()) {
     const SiteClass site_class = classify(instruction);
-    if (offset == 0 || at_entry.site_class == SiteClass::kNop5)
-      at_entry = {offset, site_class, "entry: no cheap instruction before the limit",
-                  is_probeable(instruction) && site_class != SiteClass::kNop5};
+    entry.reason = "entry: no cheap instruction before the limit";
     if (is_cheap(site_class)) {
       return {offset, site_class, offset == 0 ? "entry is cheap" : "first cheap instruction"};
     }
     if (leaves_straight_line(instruction)) {
-      at_entry.reason = "entry: control flow leaves the straight line first";
-      return at_entry;
+      entry.reason = "entry: control flow leaves the straight line first";
+      return entry;
     }
     const auto is_needed = [&](ZydisRegister whole) {
       return is_argument_register(whole, needs.registers);
     };
     if (needs.arguments && writes_register(instruction, is_needed)) {
-      at_entry.reason = "entry: an argument register is overwritten first";
-      return at_entry;
+      entry.reason = "entry: an argument register is overwritten first";
+      return entry;
     }
     if ((needs.return_probe || needs.stack) && moves_stack_pointer(instruction)) {
-      at_entry.reason = "entry: the stack pointer moves first";
-      return at_entry;
+      entry.reason = "entry: the stack pointer moves first";
+      return entry;
     }
   }
-  return at_entry;
+  return entry;
 }
 
 }  // namespace
@@ -123,13 +124,12 @@ Site pick_site(sys::ElfFile& file, const sys::Symbol& function, SiteNeeds needs)
   } else if (found.offset != 0 && found.offset >= once.bytes) {
     found = at_entry(code, "entry: the cheap instruction lies in a loop");
   }
-  const bool is_once = found.offset < once.bytes;
   return {.address = function.address + found.offset,
           .offset_bytes = static_cast<std::uint32_t>(found.offset),
           .site_class = found.site_class,
           .reason = once.bytes != 0 ? found.reason : once.problem,
           .is_probeable = found.is_probeable,
-          .is_once = is_once};
+          .is_once = found.offset < once.bytes};
 }
 
 }  // namespace kansoku::capture::bpf
