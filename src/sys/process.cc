@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -29,13 +30,14 @@ namespace {
   }
   ::execvpe(argv[0], argv, environment);
   const int error = errno;
-  const auto write_error = [](const char* text) {
-    static_cast<void>(!::write(STDERR_FILENO, text, ::strlen(text)));
-  };
-  write_error(argv[0]);
-  write_error(error == ENOENT   ? ": not found: the command was not started\n"
-              : error == EACCES ? ": no permission: the command was not started\n"
-                                : ": cannot be executed: the command was not started\n");
+  const char* const why = error == ENOENT   ? ": not found: the command was not started\n"
+                          : error == EACCES ? ": no permission: the command was not started\n"
+                                            : ": cannot be executed: the command was not started\n";
+  // One call: the parent writes to the same stream meanwhile, and its line must not stand inside
+  // this one.
+  const std::array<iovec, 2> line{iovec{argv[0], ::strlen(argv[0])},
+                                  iovec{const_cast<char*>(why), ::strlen(why)}};
+  static_cast<void>(!::writev(STDERR_FILENO, line.data(), static_cast<int>(line.size())));
   ::_exit(error == ENOENT ? 127 : 126);
 }
 
