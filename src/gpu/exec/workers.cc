@@ -28,14 +28,13 @@ struct Workers::State {
   std::mutex mutex;
   std::condition_variable came;
   std::deque<Job> jobs;              // guarded by mutex
-  std::size_t idle_count{0};         // guarded by mutex
+  std::size_t idle_count{0};         // without a job, begun or not; guarded by mutex
   bool is_over{false};               // guarded by mutex
   std::vector<std::thread> threads;  // guarded by mutex
 
   void serve() {
     std::unique_lock lock(mutex);
     while (true) {
-      ++idle_count;
       came.wait(lock, [this] { return !jobs.empty() || is_over; });
       --idle_count;
       if (jobs.empty()) return;
@@ -44,6 +43,7 @@ struct Workers::State {
       lock.unlock();
       job.call->work(job.index);
       lock.lock();
+      ++idle_count;
       if (--job.call->left == 0) job.call->ended.notify_one();
     }
   }
@@ -54,8 +54,10 @@ struct Workers::State {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    for (std::size_t i = 0; i < count; ++i)
+    for (std::size_t i = 0; i < count; ++i) {
       threads.emplace_back([this] { serve(); });
+      ++idle_count;  // before it runs: on a busy machine the next call would make another
+    }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
 };
