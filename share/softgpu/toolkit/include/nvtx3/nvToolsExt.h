@@ -7,6 +7,7 @@
 #pragma once
 
 #include <dlfcn.h>
+#include <sched.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -46,7 +47,7 @@ static softgpu_nvtx_function softgpu_nvtx_core[SOFTGPU_NVTX_PLACES],
     softgpu_nvtx_core2[SOFTGPU_NVTX_PLACES];
 static softgpu_nvtx_function *softgpu_nvtx_core_table[SOFTGPU_NVTX_PLACES + 1],
     *softgpu_nvtx_core2_table[SOFTGPU_NVTX_PLACES + 1];
-static int softgpu_nvtx_is_ready;
+static int softgpu_nvtx_state; /* 0: no call yet, 1: one opens the library, 2: ready */
 
 static int softgpu_nvtx_table(uint32_t module, softgpu_nvtx_function*** table, unsigned* size) {
   if (module != SOFTGPU_NVTX_CORE && module != SOFTGPU_NVTX_CORE2) return 0;
@@ -63,7 +64,6 @@ static const void* softgpu_nvtx_get_export(uint32_t id) {
 static void softgpu_nvtx_start(void) {
   const char* const path = getenv("NVTX_INJECTION64_PATH");
   void* const library = path != NULL ? dlopen(path, RTLD_LAZY) : NULL;
-  softgpu_nvtx_is_ready = 1;
   for (int i = 1; i < SOFTGPU_NVTX_PLACES; ++i) {
     softgpu_nvtx_core_table[i] = &softgpu_nvtx_core[i];
     softgpu_nvtx_core2_table[i] = &softgpu_nvtx_core2[i];
@@ -78,15 +78,29 @@ static void softgpu_nvtx_start(void) {
   }
 }
 
+/* The first call of any thread; others wait for it. */
+static inline void softgpu_nvtx_once(void) {
+  int before = 0;
+  if (__atomic_load_n(&softgpu_nvtx_state, __ATOMIC_ACQUIRE) == 2) return;
+  if (__atomic_compare_exchange_n(&softgpu_nvtx_state, &before, 1, 0, __ATOMIC_ACQUIRE,
+                                  __ATOMIC_ACQUIRE)) {
+    softgpu_nvtx_start();
+    __atomic_store_n(&softgpu_nvtx_state, 2, __ATOMIC_RELEASE);
+    return;
+  }
+  while (__atomic_load_n(&softgpu_nvtx_state, __ATOMIC_ACQUIRE) != 2)
+    sched_yield();
+}
+
 #define SOFTGPU_NVTX(result, name, core, id, none, parameters, arguments) \
   static inline result name parameters {                                  \
-    if (!softgpu_nvtx_is_ready) softgpu_nvtx_start();                     \
+    softgpu_nvtx_once();                                                  \
     result(*const function) parameters = (result(*) parameters)core[id];  \
     return function != NULL ? function arguments : (none);                \
   }
 #define SOFTGPU_NVTX_VOID(name, core, id, parameters, arguments)     \
   static inline void name parameters {                               \
-    if (!softgpu_nvtx_is_ready) softgpu_nvtx_start();                \
+    softgpu_nvtx_once();                                             \
     void(*const function) parameters = (void(*) parameters)core[id]; \
     if (function != NULL) function arguments;                        \
   }
