@@ -28,6 +28,9 @@ class Check {
   void near(const std::string& what, double got, double want, double tolerance);
   /// `got` and `want` are numbers of errors, `name` gives the names of both.
   void error(const std::string& what, int got, int want, const char* (*name)(int));
+  /// One of these: editions of the runtime differ.
+  void error(const std::string& what, int got, std::initializer_list<int> wanted,
+             const char* (*name)(int));
   /// Bit by bit, elements of at most 8 bytes; `input` tells of what element i was made.
   template <class T>
   void all_equal(const std::string& what, const std::vector<T>& got, const std::vector<T>& want) {

@@ -114,7 +114,7 @@ RELATION(nan_, "nan", std::isnan(a) || std::isnan(b))
   PTX_FORM_1(id, u32, "r", float, "f", \
              "{ .reg .pred p; testp." kind ".f32 p, %1; selp.u32 %0, 1, 0, p; }", __VA_ARGS__)
 KIND(testp_finite, "finite", std::isfinite(a))
-KIND(testp_normal, "normal", std::isnormal(a))
+KIND(testp_normal, "normal", std::isnormal(a) || a == 0)  // PTX: zeros are normal
 KIND(testp_subnormal, "subnormal", std::fpclassify(a) == FP_SUBNORMAL)
 
 // --- conversions ---------------------------------------------------------------------------------

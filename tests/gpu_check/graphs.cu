@@ -190,18 +190,23 @@ GPU_CHECK_BODY(capture, second_stream_does_not_end_it) {
   NEED(cudaEventDestroy(fork));
 }
 
+// Asking invalidates the capture, so each question has a capture of its own.
 GPU_CHECK_BODY(capture, events_inside_cannot_be_asked) {
-  Pair streams(c);
-  cudaEvent_t event = make_event(c);
-  NEED(cudaStreamBeginCapture(streams.a, cudaStreamCaptureModeRelaxed));
-  NEED(cudaEventRecord(event, streams.a));
-  EXPECT_ERROR(cudaErrorCapturedEvent, cudaEventQuery(event));
-  EXPECT_ERROR(cudaErrorCapturedEvent, cudaEventSynchronize(event));
-  cudaGraph_t graph = nullptr;
-  (void)cudaStreamEndCapture(streams.a, &graph);
-  if (graph != nullptr) cudaGraphDestroy(graph);
-  (void)cudaGetLastError();
-  NEED(cudaEventDestroy(event));
+  for (const bool waits : {false, true}) {
+    Pair streams(c);
+    cudaEvent_t event = make_event(c);
+    NEED(cudaStreamBeginCapture(streams.a, cudaStreamCaptureModeRelaxed));
+    NEED(cudaEventRecord(event, streams.a));
+    if (waits)
+      EXPECT_ERROR(cudaErrorCapturedEvent, cudaEventSynchronize(event));
+    else
+      EXPECT_ERROR(cudaErrorCapturedEvent, cudaEventQuery(event));
+    cudaGraph_t graph = nullptr;
+    (void)cudaStreamEndCapture(streams.a, &graph);
+    if (graph != nullptr) cudaGraphDestroy(graph);
+    (void)cudaGetLastError();
+    NEED(cudaEventDestroy(event));
+  }
 }
 
 GPU_CHECK_BODY(capture, events_outside_are_isolated) {

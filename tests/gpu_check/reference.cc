@@ -146,17 +146,17 @@ long double function(Function which, long double x) {
   return 0;
 }
 
-double ulps(long double want, double got, bool is_float) {
+double ulps(long double exact, double got, bool is_float) {
   const double rounded =
-      is_float ? static_cast<double>(static_cast<float>(want)) : static_cast<double>(want);
+      is_float ? static_cast<double>(static_cast<float>(exact)) : static_cast<double>(exact);
   if (std::isnan(rounded) || std::isnan(got))
     return std::isnan(rounded) && std::isnan(got) ? 0 : std::numeric_limits<double>::infinity();
   if (rounded == got) return 0;
   int exponent = 0;
-  std::frexp(std::fabs(want), &exponent);
+  std::frexp(std::fabs(exact), &exponent);
   const int bits = is_float ? 24 : 53, least = is_float ? -149 : -1074;
-  const int place = exponent - bits < least || want == 0 ? least : exponent - bits;
-  return static_cast<double>(std::fabs(static_cast<long double>(got) - want) *
+  const int place = exponent - bits < least || exact == 0 ? least : exponent - bits;
+  return static_cast<double>(std::fabs(static_cast<long double>(got) - rounded) *
                              std::ldexp(1.0L, -place));
 }
 

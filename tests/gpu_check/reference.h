@@ -62,8 +62,8 @@ enum class Function {
   kReciprocal,
   kLog
 };
-/// |got - f(x)| in units of the last place of double (of float, with is_float) at f(x); 0 where
-/// both are the same infinity or NaN.
+/// |got - f(x) rounded to nearest| in units of the last place of double (of float, with is_float)
+/// at f(x): as CUDA's tables of errors are defined. 0 where both are the same infinity or NaN.
 double error_in_ulps(Function which, double x, double got, bool is_float);
 double error_in_ulps_of_pow(double x, double y, double got, bool is_float);
 /// f(x) rounded to double.

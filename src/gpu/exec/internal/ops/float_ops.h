@@ -384,8 +384,8 @@ struct TestClass {
         return exponent != kExponentMax || fraction == 0;
       case FloatClass::kNotANumber:
         return exponent == kExponentMax && fraction != 0;
-      case FloatClass::kNormal:
-        return exponent != kExponentMax && exponent != 0;
+      case FloatClass::kNormal:  // zeros, too (seen on an H200)
+        return exponent != kExponentMax && (exponent != 0 || fraction == 0);
       case FloatClass::kSubnormal:
         return exponent == 0 && fraction != 0;
     }
