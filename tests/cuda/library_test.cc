@@ -257,8 +257,32 @@ TEST_F(LibraryTest, CountsTwoThreadsOnOneStream) {
   EXPECT_EQ(calls("cuLaunchKernel"), 2 * kEach);
 }
 
-TEST_F(LibraryTest, LeavesTheLegacyStreamOfManyThreadsAlone) {
+// A training of PyTorch: the forward part by one thread, the backward part by another, both on the
+// legacy stream; all other streams are non-blocking.
+TEST_F(LibraryTest, TimesTheLegacyStreamOfManyThreads) {
   start();
+  set(Mode::kEvery);
+  constexpr int kSteps = 20, kEach = 5;
+  store_ = function("store");
+  const auto work = [&] {
+    entry<CUresult(CUcontext)>("cuCtxSetCurrent")(context_);
+    for (int i = 0; i < kEach; ++i)
+      EXPECT_EQ(launch_store(nullptr), 0);
+  };
+  for (int step = 0; step < kSteps; ++step) {
+    work();
+    std::thread(work).join();
+  }
+  ASSERT_EQ(entry<CUresult()>("cuCtxSynchronize")(), 0);
+  timed(WIRE_CUDA_LAUNCH, 2 * kSteps * kEach - 1);  // but the one during which the second came
+  EXPECT_EQ(channel_->state().losses.legacy, 0U);
+  EXPECT_LE(untimed(), 1U);
+}
+
+TEST_F(LibraryTest, LeavesALegacyStreamThatOthersWaitForAlone) {
+  start();
+  CUstream blocking = nullptr;
+  ASSERT_EQ(entry<CUresult(CUstream*, unsigned)>("cuStreamCreate")(&blocking, 0), 0);  // dormant
   set(Mode::kEvery);
   ASSERT_EQ(launch_store(nullptr), 0);
   std::thread([&] {

@@ -24,8 +24,8 @@ STAT(cuda_ring_full, kDataLoss, kCapture,
 STAT(cuda_untimed_no_event, kDataLoss, kCapture,
      "GPU operations without times: more of them were unfinished than there are events");
 STAT(cuda_untimed_legacy, kDataLoss, kCapture,
-     "GPU operations without times: several threads use the legacy default stream, where an event "
-     "would delay the others");
+     "GPU operations without times: several threads work, and streams wait for the legacy default "
+     "stream, where an event would delay them");
 STAT(cuda_untimed_programmatic, kDataLoss, kCapture,
      "GPU operations without times: of chains of programmatic launches whose begin or end is not "
      "known");

@@ -229,8 +229,7 @@ static int is_its_turn(struct kansoku_call* call) {
   return 1;
 }
 
-/* The legacy stream waits for all other streams of its context and they for it: an event on it is
- * harmless only between operations of the one thread that uses the context. */
+/* True as long as one thread works in the context. */
 static int is_alone(struct kansoku_context* context, uint32_t tid) {
   uint32_t first = atomic_load_explicit(&context->first_tid, memory_order_relaxed);
   if (first == 0 &&
@@ -244,7 +243,7 @@ static int is_alone(struct kansoku_context* context, uint32_t tid) {
 /* True if events may go around this operation; what forbids them is counted. */
 static int may_time(struct kansoku_call* call, struct kansoku_context* context) {
   const struct wire_cuda_stream* const stream = &kansoku.shared->streams[call->stream];
-  if ((stream->kind & WIRE_CUDA_LEGACY) != 0 && !call->is_alone) {
+  if ((stream->kind & WIRE_CUDA_LEGACY) != 0 && !call->is_alone && kansoku_legacy_is_awaited()) {
     KANSOKU_LOSE(legacy);
     return 0;
   }

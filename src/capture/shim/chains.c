@@ -98,7 +98,8 @@ static int close_taken(struct chain* chain, uint32_t stream, CUstream handle, in
   if (chain->switched_ns != kansoku.shared->state.switched_ns) {
     drop(chain, &losses->programmatic); /* unseen operations may lie between */
   } else if (is_legacy &&
-             (atomic_load(&context->has_many_threads) || atomic_load(&kansoku.captures) != 0)) {
+             ((atomic_load(&context->has_many_threads) && kansoku_legacy_is_awaited()) ||
+              atomic_load(&kansoku.captures) != 0)) {
     drop(chain, &losses->legacy);
   } else if (is_late && !is_at_work(handle)) {
     SET(chain->is_parted, 1);

@@ -410,12 +410,12 @@ static void free_stream(uint32_t stream) {
   shown->state = 0;
 }
 
-/* Not on the legacy stream: an event there holds up all later work of other streams until theirs is
- * done. A thread's own default stream cannot be named from here. */
+/* A thread's own default stream cannot be named from here. */
 static int may_mark(uint32_t stream) {
   const struct wire_cuda_stream* const shown = &kansoku.shared->streams[stream];
-  return shown->state == 1 && (shown->kind & (WIRE_CUDA_PER_THREAD | WIRE_CUDA_LEGACY)) == 0 &&
-         atomic_load(&kansoku.captures) == 0;
+  if (shown->state != 1 || (shown->kind & WIRE_CUDA_PER_THREAD) != 0) return 0;
+  if ((shown->kind & WIRE_CUDA_LEGACY) != 0 && kansoku_legacy_is_awaited()) return 0;
+  return atomic_load(&kansoku.captures) == 0;
 }
 
 static void mark_quiet(struct kansoku_context* context, uint32_t place, uint32_t stream,

@@ -33,6 +33,21 @@ int kansoku_lock_for_a_moment(pthread_mutex_t* mutex) {
 
 _Atomic uint32_t kansoku_streams_top;
 
+/* Streams that wait for the legacy stream, and it for them, since the process began. */
+static _Atomic uint32_t blocking_streams;
+
+void kansoku_stream_made(CUresult result, unsigned flags) {
+  if (result == CUDA_SUCCESS && (flags & CU_STREAM_NON_BLOCKING) == 0)
+    atomic_fetch_add(&blocking_streams, 1);
+}
+
+/* An event on the legacy stream would then wait for operations of other streams that another thread
+ * submits at that moment, and hold up those behind it. Without such streams it is one like others:
+ * PyTorch works on it from two threads, and all streams of PyTorch and of NCCL are non-blocking. */
+int kansoku_legacy_is_awaited(void) {
+  return atomic_load_explicit(&blocking_streams, memory_order_relaxed) != 0;
+}
+
 static unsigned bucket_of(uint64_t key) {
   return (unsigned)((key * 0x9e3779b97f4a7c15ULL) >> 50); /* 14 bits */
 }
@@ -168,6 +183,7 @@ static uint32_t add_stream(uint64_t key, CUstream handle, uint32_t kind, CUconte
     atomic_store(&kansoku.streams[index].has_chains, 0);
     kansoku_chain_forget(index);
     atomic_store(&kansoku.streams[index].sequence, 0);
+    if (kind == WIRE_CUDA_PER_THREAD) atomic_fetch_add(&blocking_streams, 1);
     keys[index] = key;
     stream->state = 1;
     if (index >= atomic_load(&kansoku_streams_top)) atomic_store(&kansoku_streams_top, index + 1);

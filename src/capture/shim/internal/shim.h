@@ -191,7 +191,7 @@ enum kansoku_context_state {
 struct kansoku_context {
   CUcontext handle;
   _Atomic int state;          /* enum kansoku_context_state */
-  _Atomic uint32_t first_tid; /* the one thread that works on its legacy stream; 0: none yet */
+  _Atomic uint32_t first_tid; /* the one thread that works in it; 0: none yet */
   _Atomic int has_many_threads;
   pthread_mutex_t lock; /* held by the library's thread while it is in the driver with it */
   CUevent begin[KANSOKU_PAIRS_MAX], end[KANSOKU_PAIRS_MAX];
@@ -268,7 +268,9 @@ int kansoku_is_collective(uint32_t kernel);     /* by its name */
 extern _Atomic uint32_t kansoku_streams_top; /* streams from it on were never used */
 void kansoku_known_done(uint32_t stream, uint32_t count);
 uint32_t kansoku_stream_index(struct kansoku_thread* thread, CUstream handle, int is_per_thread);
+void kansoku_stream_made(CUresult result, unsigned flags);
 void kansoku_stream_gone(CUstream handle);
+int kansoku_legacy_is_awaited(void); /* other streams wait for the legacy one */
 void kansoku_context_gone(CUcontext handle);
 extern pthread_mutex_t kansoku_mark_lock; /* a stream is neither destroyed nor captured meanwhile */
 int kansoku_lock_for_a_moment(pthread_mutex_t* mutex);
