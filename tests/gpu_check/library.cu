@@ -62,6 +62,10 @@ void times(std::FILE* out) {
   NEED(cudaDeviceSynchronize());
   NEED(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   std::vector<Timer> timers(kLong + kShort);
+  // Each once before: a kernel's first launch loads it, between the program's events.
+  library_long<<<1, kThreads, 0, stream>>>(memory, kTurns);
+  library_short<<<1, kThreads, 0, stream>>>(memory);
+  NEED(cudaStreamSynchronize(stream));
   for (int i = 0; i < kLong + kShort; ++i) {
     NEED(cudaEventRecord(timers[i].begin, stream));
     if (i < kLong)
@@ -82,8 +86,8 @@ void times(std::FILE* out) {
   double long_us = 0, short_us = 0;
   for (int i = 0; i < kLong + kShort; ++i)
     (i < kLong ? long_us : short_us) += timers[i].us();
-  std::fprintf(out, "library_long %d\nlibrary_short %d\nlong_us %.3f\nshort_us %.3f\n", kLong,
-               kShort, long_us, short_us);
+  std::fprintf(out, "library_long %d\nlibrary_short %d\n", kLong + 1, kShort + 1);
+  std::fprintf(out, "long_us %.3f\nshort_us %.3f\n", long_us / kLong, short_us / kShort);
   std::fprintf(out, "pageable %zu\npinned %zu\n", kCopies * kThreads * sizeof(float),
                kPinned * kThreads * sizeof(float));
 }

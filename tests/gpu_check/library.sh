@@ -24,6 +24,7 @@ record() { # NAME COMMAND...
 }
 report() { "$kansoku" cuda report --json --top 100 "$out/$1.pftrace" > "$out/$1.json" 2> "$out/$1.log" || true; }
 status=0
+${start[@]+"${start[@]}"} "$folder/library" events "$out/alone" > "$out/alone.log" 2>&1 || { cat "$out/alone.log"; status=1; }
 for name in times events; do
     record $name "$folder/library" $name "$out/$name" && report $name || status=1
 done

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""library_torch.py FILE: a small training under PyTorch's own profiler; writes its kernels and their time into FILE. Never run so far."""
+"""library_torch.py FILE: a small training under PyTorch's own profiler; writes its kernels and their time into FILE."""
 import sys
 
 import torch
