@@ -130,12 +130,12 @@ int main(int argc, char** argv) {
   const auto init = reinterpret_cast<int (*)(unsigned)>(dlsym(library, "cuInit"));
   if (init == nullptr || init(0) != 0) fail("cuInit");
   std::vector<double> without;
-  softgpu_nvtx_is_ready = 1;  // as a program without a tool
+  softgpu_nvtx_state = 2;  // as a program without a tool
   for (int round = 0; round < rounds; ++round)
     without.push_back(plain_pairs());
   fmt::print("bench cuda/ranges state=no_tool pairs={} rounds={} pair_ns={:.1f}\n", kPairs, rounds,
              median(without));
-  softgpu_nvtx_is_ready = 0;
+  softgpu_nvtx_state = 0;
   auto channel = Channel::open(sys::Procfs(), getpid());
   if (!channel) fail(channel.error().what);
   bench(**channel, rounds);
