@@ -12,6 +12,7 @@
 #include "common/time.h"
 #include "sys/cgroup.h"
 #include "sys/process_counters.h"
+#include "sys/procfs.h"
 #include "sys/tcp.h"
 
 namespace kansoku::capture {
@@ -26,6 +27,12 @@ struct HostReading {
   std::optional<std::uint64_t> memory_room;   // bytes until a limit, of the last ten readings
   std::optional<std::uint64_t> throttled_ns;  // held back by a processor quota
   std::optional<sys::ProcessTcp> tcp;
+  /// Of the main thread. The kernel tells times in clock ticks, mostly of 10 ms.
+  struct ThreadUse {
+    std::uint64_t minor_faults{0}, major_faults{0};
+    std::uint64_t user_ns{0}, system_ns{0};  // of processor time
+  };
+  std::optional<ThreadUse> main_thread;
 };
 
 /// Reads the kernel's own counters of processes, each counter in this one place. Keeps files open
@@ -36,7 +43,7 @@ class HostReader {
   explicit HostReader(const sys::TcpSampler::Options& connections) : tcp_(connections) {}
   HostReader() = default;
   struct Wanted {
-    bool memory{false}, quota{false};
+    bool memory{false}, quota{false}, main_thread{false};
     bool connections{false};  // cost most
   };
   /// One entry a process of `pids`; others are forgotten.
@@ -60,8 +67,10 @@ class HostReader {
   };
   static void read_memory(std::int32_t pid, Kept& kept, HostReading& out);
   static void read_quota(std::int32_t pid, Kept& kept, HostReading& out);
+  void read_main_thread(std::int32_t pid, HostReading& out) const;
 
   std::map<std::int32_t, Kept> kept_;
+  sys::Procfs procfs_;
   sys::TcpSampler tcp_;
 };
 

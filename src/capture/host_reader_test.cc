@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <vector>
+
+#include "sys/fault_price.h"
 
 namespace kansoku::capture {
 namespace {
@@ -24,6 +27,23 @@ TEST(HostReader, ReadsWhatIsAskedForOfWhoIsThere) {
   ASSERT_TRUE(connections.at(self).tcp.has_value());
   EXPECT_EQ(connections.at(self).tcp->pid, self);
   EXPECT_FALSE(connections.at(-1).tcp.has_value());
+}
+
+TEST(HostReader, CountsTheMainThreadsFaults) {
+  HostReader reader;
+  const std::int32_t self = ::getpid();
+  const std::vector<std::int32_t> pids{self, -1};
+  const auto read = [&] { return reader.read(pids, boot_time(1), {.main_thread = true}); };
+  const auto before = read();
+  ASSERT_TRUE(before.at(self).main_thread.has_value());
+  EXPECT_FALSE(before.at(-1).main_thread.has_value());
+  EXPECT_FALSE(before.at(self).resident_bytes.has_value());
+  ASSERT_TRUE(sys::page_fault_ns().has_value());  // touches 512 pages three times
+  const auto after = read();
+  EXPECT_GE(after.at(self).main_thread->minor_faults,
+            before.at(self).main_thread->minor_faults + std::uint64_t{3 * 512});
+  EXPECT_GE(after.at(self).main_thread->system_ns + after.at(self).main_thread->user_ns,
+            before.at(self).main_thread->system_ns + before.at(self).main_thread->user_ns);
 }
 
 TEST(HostReader, LimitsAreKeptForTenReadings) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture/internal/host_counters.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,6 +9,8 @@
 #include <cmath>
 #include <utility>
 #include <vector>
+
+#include "sys/fault_price.h"
 
 namespace kansoku::capture {
 
@@ -59,10 +62,32 @@ void HostCounters::write_throttled(const Observed& process, std::uint64_t thrott
   writer_.counter(track->second, now, static_cast<double>(throttled_ns));
 }
 
+void HostCounters::write_main_thread(const Observed& process, const HostReading::ThreadUse& use,
+                                     BootTime now) {
+  const std::int32_t pid = process.facts.pid;
+  const auto [known, is_new] = main_threads_.try_emplace(pid);
+  ThreadTracks& tracks = known->second;
+  if (is_new) {
+    const trace::TrackHandle thread = writer_.thread_track(pid, pid, "");
+    tracks = {writer_.counter_track(thread, "minor faults", ""),
+              writer_.counter_track(thread, "major faults", ""),
+              writer_.counter_track(thread, "user time", "ns"),
+              writer_.counter_track(thread, "system time", "ns")};
+  }
+  writer_.counter(tracks.minor_faults, now, static_cast<double>(use.minor_faults));
+  writer_.counter(tracks.major_faults, now, static_cast<double>(use.major_faults));
+  writer_.counter(tracks.user_time, now, static_cast<double>(use.user_ns));
+  writer_.counter(tracks.system_time, now, static_cast<double>(use.system_ns));
+}
+
 void HostCounters::begin_trace(BootTime now) {
   is_open_ = true;
   next_ = now;
+  if (!page_fault_ns_) page_fault_ns_ = sys::page_fault_ns();
+  if (*page_fault_ns_)
+    writer_.metadata("kansoku.page_fault_ns", fmt::format("{:.0f}", **page_fault_ns_), now);
   throttled_tracks_.clear();
+  main_threads_.clear();
   limits_.clear();
   polls_ = 0;
 }
@@ -74,10 +99,11 @@ void HostCounters::poll(const Processes& processes, BootTime now) {
   for (const auto& [pid, process] : processes)
     if (process.place.role == Role::kRank) ranks.push_back(pid);
   for (const auto& [pid, reading] :
-       reader_.read(ranks, now, {.quota = true, .connections = true})) {
+       reader_.read(ranks, now, {.quota = true, .main_thread = true, .connections = true})) {
     const Observed& process = processes.at(pid);
     if (is_time_for_limits || !limits_.contains(pid)) write_limits(process, now);
     if (reading.throttled_ns) write_throttled(process, *reading.throttled_ns, now);
+    if (reading.main_thread) write_main_thread(process, *reading.main_thread, now);
     write_sockets(process, now);
   }
 }

@@ -14,10 +14,11 @@
 namespace kansoku::capture {
 
 /// Source of the kernel's own counters of each rank, read now and then: time held back by a
-/// processor quota (counter "cpu throttled", ns), the processors it may use (instants "limits" of
-/// category "host": cpus, cpu_count, host_count, quota_group, quota_milli), and the state of its
-/// TCP connections (instants "tcp" of category "net": local, peer, rtt_us, min_rtt_us, retransmits,
-/// bytes, rate). Ranks only; single-threaded.
+/// processor quota (counter "cpu throttled", ns), page faults and processor time of its main thread
+/// (counters "minor faults", "major faults", "user time" and "system time", ns), the processors it
+/// may use (instants "limits" of category "host": cpus, cpu_count, host_count, quota_group,
+/// quota_milli), and the state of its TCP connections (instants "tcp" of category "net": local,
+/// peer, rtt_us, min_rtt_us, retransmits, bytes, rate). Ranks only; single-threaded.
 class HostCounters final : public Source {
  public:
   static constexpr std::size_t kSocketsMax = 64;  // of one rank, each time
@@ -26,6 +27,7 @@ class HostCounters final : public Source {
   [[nodiscard]] std::string_view name() const override { return "host_counters"; }
   void forget(std::int32_t pid) override {
     throttled_tracks_.erase(pid);
+    main_threads_.erase(pid);
     limits_.erase(pid);
   }
   [[nodiscard]] BootTime due() const override {
@@ -41,10 +43,16 @@ class HostCounters final : public Source {
   void write_sockets(const Observed& process, BootTime now);
   void write_limits(const Observed& process, BootTime now);
   void write_throttled(const Observed& process, std::uint64_t throttled_ns, BootTime now);
+  void write_main_thread(const Observed& process, const HostReading::ThreadUse& use, BootTime now);
   trace::Writer& writer_;
   // A recording may be over before the kernel tells of new connections by itself (before 6.2).
   HostReader reader_{{.map_again_after = std::chrono::seconds{2}}};
+  struct ThreadTracks {
+    trace::TrackHandle minor_faults, major_faults, user_time, system_time;
+  };
   std::map<std::int32_t, trace::TrackHandle> throttled_tracks_;   // by pid
+  std::map<std::int32_t, ThreadTracks> main_threads_;             // by pid
+  std::optional<std::optional<double>> page_fault_ns_;            // measured once
   std::map<std::int32_t, std::optional<sys::CpuLimits>> limits_;  // by pid, as written last
   std::uint32_t polls_{0};
   bool is_enabled_{true}, is_open_{false};
