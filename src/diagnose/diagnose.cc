@@ -14,6 +14,7 @@
 #include "diagnose/internal/causes/findings.h"
 #include "diagnose/internal/causes/hang.h"
 #include "diagnose/internal/causes/localise.h"
+#include "diagnose/internal/causes/page_faults.h"
 #include "diagnose/internal/causes/past.h"
 #include "diagnose/internal/causes/uneven_time.h"
 #include "diagnose/internal/order.h"
@@ -185,70 +186,111 @@ std::vector<double> resampled_slowdowns(const std::vector<double>& originals,
 /// S and M: each step is the work of every rank and then one communication of all. Ideal is the
 /// mean of that work over ranks and steps; a finding is fixed by giving its ranks the mean of the
 /// others in each step.
-void add_what_if(const Context& context, const Options& options, Diagnosis& out) {
-  const std::size_t rank_count = context.job.ranks.size();
-  const std::size_t step_count = context.steps.count();
-  if (rank_count < 2 || step_count == 0) return;
-  const RankSeries work = work_series(context);
-  StepGraph graph;
-  const StepGraph::Node compute = graph.add(), meet = graph.add();
-  graph.depend(meet, compute);
-  graph.communicate(std::array{meet}, true);
-  if (!graph.finish()) return;
-  const std::size_t lanes = rank_count * step_count;
-  std::vector<double> transfers;
-  for (const StepTimes& times : context.times) {
-    const auto& transfer = times.phase_ms[static_cast<std::size_t>(Phase::kTransfer)];
-    transfers.insert(transfers.end(), transfer.begin(), transfer.end());
-  }
-  const double transfer_ms = stats::median(transfers);
-  const auto steps_ms = [&](auto work_of) {
-    std::vector<double> durations(2 * lanes, transfer_ms);
-    for (std::size_t s = 0; s < step_count; ++s) {
-      for (std::size_t r = 0; r < rank_count; ++r)
-        durations[s * rank_count + r] = work_of(r, s);
+class WhatIf {
+ public:
+  /// Nothing without two ranks and a step. `work` is borrowed.
+  static std::optional<WhatIf> of(const Context& context, const RankSeries& work) {
+    WhatIf out(work, context.steps.count());
+    const StepGraph::Node compute = out.graph_.add(), meet = out.graph_.add();
+    out.graph_.depend(meet, compute);
+    out.graph_.communicate(std::array{meet}, true);
+    if (work.size() < 2 || out.step_count_ == 0 || !out.graph_.finish()) return std::nullopt;
+    std::vector<double> transfers;
+    for (const StepTimes& times : context.times) {
+      const auto& transfer = times.phase_ms[static_cast<std::size_t>(Phase::kTransfer)];
+      transfers.insert(transfers.end(), transfer.begin(), transfer.end());
     }
-    return graph.simulate(durations, lanes, rank_count);
-  };
-  const auto mean_step_ms = [&](auto work_of) { return stats::mean(steps_ms(work_of)); };
-  double mean_work = 0;
-  for (const auto& series : work)
-    mean_work += stats::mean(series) / static_cast<double>(rank_count);
-  const std::vector<double> originals =
-      steps_ms([&](std::size_t r, std::size_t s) { return work[r][s]; });
-  const double original = stats::mean(originals);
-  const double ideal = mean_step_ms([&](std::size_t, std::size_t) { return mean_work; });
-  if (!(ideal > 0)) return;
-  out.slowdown = original / ideal;
-  const std::vector<double> ideals = steps_ms([&](std::size_t, std::size_t s) {
-    double sum = 0;
+    out.transfer_ms_ = stats::median(transfers);
     for (const auto& series : work)
-      sum += series[s];
-    return sum / static_cast<double>(rank_count);
-  });
-  const std::vector<double> drawn = resampled_slowdowns(originals, ideals, options);
-  out.slowdown_low = stats::quantile(drawn, 0.025);
-  const auto hits = std::count_if(drawn.begin(), drawn.end(),
-                                  [&](double slowdown) { return slowdown >= kMovingSlowdownMin; });
-  out.slowdown_confidence = static_cast<double>(hits) / static_cast<double>(drawn.size());
-  for (Finding& finding : out.findings) {
-    if (!is_rank_excess(finding) || !(original > ideal)) continue;
-    const auto is_suspect = [&](std::size_t r) {
-      return std::find(finding.ranks.begin(), finding.ranks.end(), context.job.ranks[r].rank) !=
-             finding.ranks.end();
-    };
-    const double fixed = mean_step_ms([&](std::size_t r, std::size_t s) {
-      if (!is_suspect(r)) return work[r][s];
+      out.mean_work_ms_ += stats::mean(series) / static_cast<double>(work.size());
+    return out;
+  }
+
+  /// Each step as long as `work_of(rank, step)` makes it.
+  template <class WorkOf>
+  [[nodiscard]] std::vector<double> steps_ms(WorkOf work_of) const {
+    const std::size_t lanes = work_.size() * step_count_;
+    std::vector<double> durations(2 * lanes, transfer_ms_);
+    for (std::size_t s = 0; s < step_count_; ++s) {
+      for (std::size_t r = 0; r < work_.size(); ++r)
+        durations[s * work_.size() + r] = work_of(r, s);
+    }
+    return graph_.simulate(durations, lanes, work_.size());
+  }
+  /// As they were, and with the mean of all ranks and steps.
+  [[nodiscard]] std::vector<double> originals_ms() const {
+    return steps_ms([&](std::size_t r, std::size_t s) { return work_[r][s]; });
+  }
+  [[nodiscard]] double ideal_ms() const {
+    return stats::mean(steps_ms([&](std::size_t, std::size_t) { return mean_work_ms_; }));
+  }
+  /// With the mean of all ranks in each step.
+  [[nodiscard]] std::vector<double> evened_ms() const {
+    return steps_ms([&](std::size_t, std::size_t s) {
+      double sum = 0;
+      for (const auto& series : work_)
+        sum += series[s];
+      return sum / static_cast<double>(work_.size());
+    });
+  }
+  /// Mean step with the `suspects` (a flag a rank) as fast as the mean of the others.
+  [[nodiscard]] double fixed_ms(const std::vector<bool>& suspects) const {
+    return stats::mean(steps_ms([&](std::size_t r, std::size_t s) {
+      if (!suspects[r]) return work_[r][s];
       double sum = 0;
       std::size_t peers = 0;
-      for (std::size_t other = 0; other < rank_count; ++other) {
-        if (is_suspect(other)) continue;
-        sum += work[other][s];
+      for (std::size_t other = 0; other < work_.size(); ++other) {
+        if (suspects[other]) continue;
+        sum += work_[other][s];
         ++peers;
       }
-      return peers > 0 ? sum / static_cast<double>(peers) : mean_work;
-    });
-    finding.explained = explained_share(original, fixed, ideal);
+      return peers > 0 ? sum / static_cast<double>(peers) : mean_work_ms_;
+    }));
+  }
+
+ private:
+  WhatIf(const RankSeries& work, std::size_t step_count) : work_(work), step_count_(step_count) {}
+  const RankSeries& work_;
+  std::size_t step_count_;
+  StepGraph graph_;
+  double transfer_ms_{0}, mean_work_ms_{0};
+};
+
+/// How much longer steps take than if nobody were slower.
+struct SlowDown {
+  double ratio{0}, low{0};  // mean, and the lower end of its interval
+  double confidence{0};     // share of the resamples in which it counts
+};
+std::optional<SlowDown> slow_down_of(const WhatIf& what_if, const Options& options) {
+  const std::vector<double> originals = what_if.originals_ms();
+  const double ideal = what_if.ideal_ms();
+  if (!(ideal > 0)) return std::nullopt;
+  SlowDown out;
+  out.ratio = stats::mean(originals) / ideal;
+  const std::vector<double> drawn = resampled_slowdowns(originals, what_if.evened_ms(), options);
+  out.low = stats::quantile(drawn, 0.025);
+  const auto hits = std::count_if(drawn.begin(), drawn.end(),
+                                  [&](double slowdown) { return slowdown >= kMovingSlowdownMin; });
+  out.confidence = static_cast<double>(hits) / static_cast<double>(drawn.size());
+  return out;
+}
+
+void add_what_if(const Context& context, const Options& options, Diagnosis& out) {
+  const RankSeries work = work_series(context);
+  const auto what_if = WhatIf::of(context, work);
+  const auto slow_down = what_if ? slow_down_of(*what_if, options) : std::nullopt;
+  if (!slow_down) return;
+  out.slowdown = slow_down->ratio;
+  out.slowdown_low = slow_down->low;
+  out.slowdown_confidence = slow_down->confidence;
+  const double original = stats::mean(what_if->originals_ms()), ideal = what_if->ideal_ms();
+  for (Finding& finding : out.findings) {
+    if (!is_rank_excess(finding) || !(original > ideal)) continue;
+    std::vector<bool> suspects;
+    for (const RankData& rank : context.job.ranks)
+      suspects.push_back(std::find(finding.ranks.begin(), finding.ranks.end(), rank.rank) !=
+                         finding.ranks.end());
+    finding.explained = explained_share(original, what_if->fixed_ms(suspects), ideal);
   }
 }
 
@@ -306,22 +348,27 @@ std::string who_is_slowest(const Context& context, std::vector<StepLoss> losses)
 }
 
 /// Time is lost to whoever is slowest in each step, and no finding says who: it is somebody else
-/// each time, or too seldom to tell.
-std::optional<Finding> find_moving_imbalance(const Context& context, const Diagnosis& diagnosis) {
+/// each time, or too seldom to tell. What goes with page faults does not count.
+std::optional<Finding> find_moving_imbalance(const Context& context, const Options& options,
+                                             const Diagnosis& diagnosis) {
   const bool is_told = std::any_of(diagnosis.findings.begin(), diagnosis.findings.end(),
                                    [](const Finding& f) { return is_rank_excess(f); });
-  if (is_told || !diagnosis.slowdown) return std::nullopt;
-  if (*diagnosis.slowdown < kSeldomSlowdownMin && diagnosis.slowdown_low < kMovingSlowdownMin)
+  if (is_told) return std::nullopt;
+  const RankSeries work = work_without_faults(context);
+  const auto what_if = WhatIf::of(context, work);
+  const auto slow_down = what_if ? slow_down_of(*what_if, options) : std::nullopt;
+  if (!slow_down || (slow_down->ratio < kSeldomSlowdownMin && slow_down->low < kMovingSlowdownMin))
     return std::nullopt;
-  const std::vector<StepLoss> losses = step_losses(work_series(context));
+  const std::vector<StepLoss> losses = step_losses(work);
   // Always the same one, which was not blamed: a note says what it waits for.
   if (most_often_slowest(losses, context.job.ranks.size()) > kNearlyAllShare) return std::nullopt;
   Finding finding;
   finding.kind = "moving_imbalance";
-  finding.share = 1 - 1 / *diagnosis.slowdown;
+  finding.share = 1 - 1 / slow_down->ratio;
   finding.cost_ms_per_step = finding.share * context.mean_step_ms;
-  if (finding.cost_ms_per_step < kExcessMinMs) return std::nullopt;
-  finding.confidence = finding.rank_confidence = diagnosis.slowdown_confidence;
+  if (finding.cost_ms_per_step < std::max(kExcessMinMs, fault_doubt_ms(context)))
+    return std::nullopt;
+  finding.confidence = finding.rank_confidence = slow_down->confidence;
   finding.evidence.push_back(who_is_slowest(context, losses));
   finding.evidence.emplace_back(words::kAdviceEqualWork);
   return finding;
@@ -373,8 +420,9 @@ void diagnose_steps(const trace::Trace& trace, const Options& options, JobData& 
                  mean_step_ms,  steps.found_by,           steps.word,
                  durations};
     out.ranks = summarise_ranks(job, times);
-    const Context context{trace,  job,   collectives,         steps,
-                          phases, times, out.steps.median_ms, mean_step_ms};
+    Context context{trace,  job,   collectives,         steps,
+                    phases, times, out.steps.median_ms, mean_step_ms};
+    context.kernel = read_kernel_use(trace, job, steps, mean_step_ms);
     out.findings = find_causes(context, options, job.notes);
     if (job.is_single && out.findings.empty()) {
       if (auto slowed = find_slowed(context, options)) out.findings.push_back(std::move(*slowed));
@@ -382,7 +430,7 @@ void diagnose_steps(const trace::Trace& trace, const Options& options, JobData& 
     sort_findings(out.findings);
     measure_loss(job, work_series(context), out);
     add_what_if(context, options, out);
-    if (auto moving = find_moving_imbalance(context, out)) {
+    if (auto moving = find_moving_imbalance(context, options, out)) {
       out.findings.push_back(std::move(*moving));
       sort_findings(out.findings);
     }

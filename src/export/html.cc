@@ -101,6 +101,9 @@ std::string headline(const Json& finding, const Json& diagnosis) {
     return capitalised(who) + ": slow connections, up to " + cost + " a step";
   if (kind == "cpu_throttled")
     return capitalised(who) + " is held back by its processor quota, " + lost;
+  if (kind == "page_faults")
+    return capitalised(who) + (is_single || finding.at("ranks").size() == 1 ? " loses" : " lose") +
+           " " + lost + " to page faults";
   if (kind == "stage_imbalance")
     return "Pipeline stages have unequal work, " + cost + " a step: " + who;
   if (kind == "interpreter_lock")

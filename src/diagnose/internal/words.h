@@ -141,6 +141,28 @@ inline constexpr char kThrottled[] = "a processor quota held {} back for {:.0f} 
 inline constexpr char kTheseRanks[] = "these ranks, rank {} most,";
 inline constexpr char kThrottledOthers[] = ", the others for at most {:.0f} %";
 
+// Page faults.
+inline constexpr char kFaultsOfRank[] =
+    "rank {}: {:.0f} page faults a step, {:.1f} ms of system time, {:.1f} ms of user time";
+inline constexpr char kFaultPrice[] =
+    "a page fault costs {:.1f} us in the kernel and {:.1f} us of user time around it";
+inline constexpr char kFaultPriceInKernel[] =
+    "a page fault costs {:.1f} us in the kernel; its user time is not known, as all ranks fault "
+    "alike";
+inline constexpr char kStepWithoutFaults[] =
+    "without them a step would take {} {:.1f} ms, not {:.1f} ms";
+inline constexpr char kAdviceFaults[] =
+    "next: if the program frees large memory and takes it again in each step, start it with "
+    "MALLOC_TRIM_THRESHOLD_=1000000000 MALLOC_MMAP_THRESHOLD_=1000000000 (glibc; one alone can "
+    "make "
+    "it worse): memory that was used once then stays with the process; or try another allocator, "
+    "or "
+    "huge pages";
+inline constexpr char kFaultsMayExplain[] =
+    "rank {} works {:.1f} ms per step longer than its peers without what page faults cost; {:.1f} "
+    "ms "
+    "of that price are not certain, so it is not named";
+
 // All ranks.
 inline constexpr char kFewStepsCarry[] =
     "{} of {} steps carry half of the loss; rank {} is slowest in {} of these {}: too few to "

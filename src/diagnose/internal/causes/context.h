@@ -6,6 +6,7 @@
 
 #include "diagnose/internal/steps/collectives.h"
 #include "diagnose/internal/steps/job.h"
+#include "diagnose/internal/steps/kernel_use.h"
 #include "diagnose/internal/steps/phases.h"
 #include "diagnose/internal/steps/steps.h"
 
@@ -22,6 +23,7 @@ struct Context {
   double median_step_ms{0};
   double mean_step_ms{0};
   std::string_view others{"on peers"};  // whom a rank is compared with, in a sentence
+  KernelUses kernel{};                  // of windows of time: none
   /// False: the job has no steps, and windows of equal length stand in for them.
   [[nodiscard]] bool has_steps() const { return steps.found_by != kFoundByTime; }
 };

@@ -13,6 +13,7 @@
 #include "diagnose/internal/causes/common_wait.h"
 #include "diagnose/internal/causes/contention.h"
 #include "diagnose/internal/causes/localise.h"
+#include "diagnose/internal/causes/page_faults.h"
 #include "diagnose/internal/causes/slow_link.h"
 #include "diagnose/internal/causes/throttled.h"
 #include "diagnose/internal/causes/uneven_time.h"
@@ -591,8 +592,9 @@ bool sleeps_in_communication(const Context& context, std::size_t rank) {
 
 void find_slow_ranks(const Context& context, const Options& options, std::vector<Finding>& findings,
                      std::vector<std::string>& notes) {
-  const RankSeries excess = excess_over_peers(work_series(context));
+  const RankSeries excess = excess_over_peers(work_without_faults(context));
   const ExcessOptions test = excess_options(context, options);
+  const double doubt_ms = fault_doubt_ms(context);
   std::vector<bool> known(context.job.ranks.size());
   std::vector<SlowRank> suspects = steady_suspects(excess, known, test);
   for (SlowRank& suspect : intermittent_suspects(excess, known, test))
@@ -605,6 +607,11 @@ void find_slow_ranks(const Context& context, const Options& options, std::vector
   std::vector<bool> slower(context.job.ranks.size());
   for (const SlowRank& suspect : suspects) {
     const std::size_t rank = suspect.outlier.rank_index;
+    if (suspect.outlier.excess_ms < doubt_ms) {
+      notes.push_back(fmt::format(words::kFaultsMayExplain, context.job.ranks[rank].rank,
+                                  suspect.outlier.excess_ms, doubt_ms));
+      continue;
+    }
     const Lateness lateness = measure_lateness(context, suspect.hot_steps);
     if (waits_least(lateness, rank, suspect.hot_excess_ms, slower)) {
       Finding finding = describe_suspect(context, suspect, lateness, options);
@@ -631,6 +638,7 @@ std::vector<Finding> find_causes(const Context& context, const Options& options,
   } else {
     find_busy_ranks(context, options, findings, notes);
   }
+  if (auto faults = find_page_faults(context)) findings.push_back(std::move(*faults));
   find_lock_waits(context, findings);
   find_contention(context, options, findings, notes);
   if (context.has_steps()) find_common_input(context, options, findings);

@@ -150,7 +150,7 @@ std::int32_t lock_holder(const trace::Trace& trace, std::int32_t pid, std::int64
     if (samples.holds_gil[i] != 0) ++holds[samples.tid[i]];
   }
   for (const auto& [tid, count] : holds) {
-    if (count >= kHoldersMin &&
+    if (count >= kFewSamplesMin &&
         static_cast<double>(count) >= kNearlyAllShare * static_cast<double>(times.size()))
       return tid;
   }

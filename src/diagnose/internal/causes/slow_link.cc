@@ -93,7 +93,7 @@ class LinkReader {
     for (const auto& [key, connection] : connections_) {
       const auto owner = owners_.find(connection.peer);
       if (owner == owners_.end() || owner->second == connection.rank) continue;
-      if (connection.rtt_us.size() < kConnectionSamplesMin ||
+      if (connection.rtt_us.size() < kFewSamplesMin ||
           connection.last_bytes - connection.first_bytes < kBusyBytesMin)
         continue;
       Link& link = links[{std::min(connection.rank, owner->second),

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "diagnose/internal/causes/page_faults.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "diagnose/internal/causes/findings.h"
+#include "diagnose/internal/steps/limits.h"
+#include "diagnose/internal/words.h"
+#include "diagnose/thresholds.h"
+#include "trace/merge.h"
+
+namespace kansoku::diagnose {
+namespace {
+
+constexpr std::size_t kRanksShown = 4;
+
+bool is_on_one_host(const JobData& job) {
+  return std::all_of(job.ranks.begin(), job.ranks.end(), [&](const RankData& rank) {
+    return trace::host_of(rank.pid) == trace::host_of(job.ranks.front().pid);
+  });
+}
+
+std::string shown(const Context& context, std::size_t r) {
+  const KernelUse& use = context.kernel.ranks[r];
+  return fmt::format(words::kFaultsOfRank, context.job.ranks[r].rank, use.faults, use.system_ms,
+                     use.user_ms);
+}
+
+/// Mean over the steps of the slowest rank's work.
+double slowest_ms(const RankSeries& work) {
+  double sum = 0;
+  for (std::size_t s = 0; s < work.front().size(); ++s) {
+    double most = 0;
+    for (const auto& series : work)
+      most = std::max(most, series[s]);
+    sum += most;
+  }
+  return sum / static_cast<double>(std::max<std::size_t>(work.front().size(), 1));
+}
+
+/// A step without faults. Where the ranks use up the processors of their host, all of the processor
+/// time that goes with faults is shared out; else the slowest rank of each step decides.
+double step_without_ms(const Context& context) {
+  double processor_ms = 0, fault_ms = 0;
+  for (std::size_t r = 0; r < context.kernel.ranks.size(); ++r) {
+    processor_ms += context.kernel.ranks[r].user_ms + context.kernel.ranks[r].system_ms;
+    fault_ms += context.kernel.fault_ms(r);
+  }
+  const auto limits = read_limits(context.trace, context.job);
+  const double processors = limits.size() == context.job.ranks.size()
+                                ? static_cast<double>(limits.begin()->second.host_count)
+                                : 0;
+  const bool is_full = is_on_one_host(context.job) && processors > 0 &&
+                       processor_ms >= kNearlyAllShare * processors * context.mean_step_ms;
+  const double saved_ms =
+      is_full ? fault_ms / processors
+              : slowest_ms(work_series(context)) - slowest_ms(work_without_faults(context));
+  return std::max(context.mean_step_ms - std::max(saved_ms, 0.0), 0.0);
+}
+
+}  // namespace
+
+RankSeries work_without_faults(const Context& context) {
+  RankSeries work = work_series(context);
+  for (std::size_t r = 0; r < work.size(); ++r) {
+    for (double& ms : work[r])
+      ms = std::max(ms - context.kernel.fault_ms(r), 0.0);
+  }
+  return work;
+}
+
+double fault_doubt_ms(const Context& context) {
+  double least = 1e300, most = 0;
+  for (std::size_t r = 0; r < context.job.ranks.size(); ++r) {
+    least = std::min(least, context.kernel.fault_ms(r));
+    most = std::max(most, context.kernel.fault_ms(r));
+  }
+  return most > least ? kWaitToleranceShare * (most - least) : 0;
+}
+
+std::optional<Finding> find_page_faults(const Context& context) {
+  const KernelUses& uses = context.kernel;
+  if (uses.ranks.empty()) return std::nullopt;
+  const auto least = std::min_element(
+      uses.ranks.begin(), uses.ranks.end(),
+      [](const KernelUse& a, const KernelUse& b) { return a.fault_system_ms < b.fault_system_ms; });
+  const double least_ms = least->fault_system_ms;
+  const double excess_min_ms = std::max(kExcessMinMs, kStallCostShareMin * context.mean_step_ms);
+  const bool is_common =
+      least_ms >= std::max(kExcessMinMs, kCommonInputWaitShareMin * context.mean_step_ms);
+  Finding finding;
+  finding.kind = "page_faults";
+  std::vector<std::size_t> named;
+  for (std::size_t r = 0; r < uses.ranks.size(); ++r) {
+    if (is_common || uses.ranks[r].fault_system_ms - least_ms >= excess_min_ms) named.push_back(r);
+  }
+  if (named.empty()) return std::nullopt;
+  for (const std::size_t r : named)
+    finding.ranks.push_back(context.job.ranks[r].rank);
+  const double without_ms = step_without_ms(context);
+  finding.cost_ms_per_step = context.mean_step_ms - without_ms;
+  finding.share = finding.cost_ms_per_step / context.mean_step_ms;
+  finding.confidence = finding.rank_confidence = 1;
+  std::stable_sort(named.begin(), named.end(), [&](std::size_t a, std::size_t b) {
+    return uses.ranks[a].faults > uses.ranks[b].faults;
+  });
+  for (std::size_t i = 0; i < std::min(named.size(), kRanksShown); ++i)
+    finding.evidence.push_back(shown(context, named[i]));
+  if (!is_common)
+    finding.evidence.push_back(
+        shown(context, static_cast<std::size_t>(least - uses.ranks.begin())));
+  finding.evidence.push_back(
+      uses.knows_user ? fmt::format(words::kFaultPrice, uses.fault_us, uses.fault_user_us)
+                      : fmt::format(words::kFaultPriceInKernel, uses.fault_us));
+  finding.evidence.push_back(fmt::format(words::kStepWithoutFaults,
+                                         uses.knows_user ? "about" : "at most", without_ms,
+                                         context.mean_step_ms));
+  finding.evidence.emplace_back(words::kAdviceFaults);
+  return finding;
+}
+
+}  // namespace kansoku::diagnose

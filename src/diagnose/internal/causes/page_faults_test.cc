@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "diagnose/internal/causes/page_faults.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "diagnose/diagnose.h"
+#include "diagnose/synthetic_for_test.h"
+
+namespace kansoku::diagnose {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr double kStepMs = 44;  // of SyntheticJob, in the middle
+
+struct Use {
+  double faults{0}, system_ms{0}, user_ms{30};  // a step
+};
+
+/// What a recorder writes once a second of the main thread of each rank, totals since its start.
+void add_counters(trace::Trace& trace, const std::vector<Use>& ranks, double step_ms) {
+  trace.metadata["kansoku.page_fault_ns"] = "8000";
+  std::map<std::int32_t, trace::TrackId> threads;
+  for (std::uint32_t i = 0; i < trace.tracks.size(); ++i) {
+    const trace::Track& track = trace.tracks[i];
+    if (track.kind == trace::TrackKind::kThread && track.tid == track.pid)
+      threads.try_emplace(track.pid, trace::TrackId{i});
+  }
+  auto rank = ranks.begin();
+  for (const auto& [pid, thread] : threads) {
+    if (rank == ranks.end()) break;
+    const Use& use = *rank++;
+    const auto counter = [&](std::string_view name, double per_step) {
+      trace::Track track;
+      track.kind = trace::TrackKind::kCounter;
+      track.parent = thread;
+      track.name = trace.strings.intern(name);
+      trace.tracks.push_back(track);
+      for (std::int64_t ns = trace.begin_ns; ns < trace.end_ns; ns += 1'000'000'000) {
+        trace.counters.time_ns.push_back(ns);
+        trace.counters.track.push_back({static_cast<std::uint32_t>(trace.tracks.size() - 1)});
+        trace.counters.value.push_back(1e6 + per_step * static_cast<double>(ns - trace.begin_ns) /
+                                                 (step_ms * 1e6));
+      }
+    };
+    counter("minor faults", use.faults);
+    counter("user time", use.user_ms * 1e6);
+    counter("system time", use.system_ms * 1e6);
+  }
+}
+
+/// Ranks whose forward pass is longer by that many milliseconds.
+SyntheticJob slower(const std::vector<double>& more_ms) {
+  SyntheticJob job;
+  job.step_count = 200;
+  for (std::size_t r = 0; r < more_ms.size(); ++r) {
+    if (more_ms[r] > 0)
+      job.faults.push_back({Fault::Kind::kForwardBusy, static_cast<std::int32_t>(r), more_ms[r]});
+  }
+  return job;
+}
+
+Diagnosis run(const SyntheticJob& job, const std::vector<Use>& uses, double step_ms) {
+  trace::Trace trace = make_trace(job);
+  add_counters(trace, uses, step_ms);
+  auto found = diagnose(trace, {});
+  EXPECT_TRUE(found);
+  return std::move(found).value();
+}
+
+std::vector<std::string> kinds(const Diagnosis& diagnosis) {
+  std::vector<std::string> out;
+  for (const Finding& finding : diagnosis.findings)
+    out.push_back(finding.kind);
+  return out;
+}
+
+TEST(PageFaults, RanksThatFaultAreNamedForItAndForNothingElse) {
+  const Use clean{60, 0.5, 30}, faulting{2200, 17.6, 47.6};
+  const Diagnosis d =
+      run(slower({0, 35, 35, 35}), {clean, faulting, faulting, faulting}, kStepMs + 35);
+  ASSERT_THAT(kinds(d), ElementsAre("page_faults")) << verdict_text(d);
+  const Finding& finding = d.findings[0];
+  EXPECT_THAT(finding.ranks, ElementsAre(1, 2, 3));
+  EXPECT_NEAR(finding.cost_ms_per_step, 35, 4);
+  EXPECT_THAT(finding.evidence, Contains(HasSubstr("rank 0: 59 page faults a step")));
+  EXPECT_THAT(finding.evidence,
+              Contains(HasSubstr("costs 8.0 us in the kernel and 8.2 us of user time")));
+  EXPECT_THAT(finding.evidence, Contains(HasSubstr("a step would take about")));
+  EXPECT_THAT(finding.evidence, Contains(HasSubstr("MALLOC_TRIM_THRESHOLD_")));
+}
+
+TEST(PageFaults, OneRankThatFaultsIsNamed) {
+  const Use clean{60, 0.5, 30};
+  const Diagnosis d = run(slower({0, 0, 35, 0}), {clean, clean, {2200, 17.6, 47.6}, clean}, 79);
+  ASSERT_THAT(kinds(d), ElementsAre("page_faults")) << verdict_text(d);
+  EXPECT_THAT(d.findings[0].ranks, ElementsAre(2));
+}
+
+TEST(PageFaults, AllRanksAlikeAreToldTogether) {
+  const Use faulting{1500, 12, 40};
+  const Diagnosis d = run(SyntheticJob{.step_count = 200}, std::vector<Use>(4, faulting), kStepMs);
+  ASSERT_THAT(kinds(d), ElementsAre("page_faults")) << verdict_text(d);
+  EXPECT_THAT(d.findings[0].ranks, ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(d.findings[0].evidence, Contains(HasSubstr("its user time is not known")));
+  EXPECT_THAT(d.findings[0].evidence, Contains(HasSubstr("a step would take at most")));
+}
+
+TEST(PageFaults, SystemTimeWithoutFaultsIsNone) {
+  const Use calls{20, 15, 30};
+  EXPECT_THAT(kinds(run(SyntheticJob{.step_count = 200}, std::vector<Use>(4, calls), kStepMs)),
+              ElementsAre());
+}
+
+TEST(PageFaults, LittleIsNoFinding) {
+  const Use clean{60, 0.5, 30}, little{180, 1.5, 31};
+  EXPECT_THAT(kinds(run(SyntheticJob{.step_count = 200}, {clean, little, clean, little}, kStepMs)),
+              ElementsAre());
+}
+
+TEST(PageFaults, ARankThatComputesMoreIsStillBlamed) {
+  const Use clean{60, 0.5, 30}, busy{60, 0.5, 65};
+  const Diagnosis d = run(slower({0, 35, 0, 0}), {clean, busy, clean, clean}, 79);
+  ASSERT_THAT(kinds(d), ElementsAre("slow_forward")) << verdict_text(d);
+  EXPECT_THAT(d.findings[0].ranks, ElementsAre(1));
+}
+
+TEST(PageFaults, ARankThatComputesMoreIsBlamedBesideOnesThatFault) {
+  const Use clean{60, 0.5, 30}, busy{60, 0.5, 90}, faulting{2200, 17.6, 47.6};
+  const Diagnosis d = run(slower({0, 60, 35, 35}), {clean, busy, faulting, faulting}, kStepMs + 60);
+  ASSERT_THAT(kinds(d), ::testing::UnorderedElementsAre("slow_forward", "page_faults"))
+      << verdict_text(d);
+  for (const Finding& finding : d.findings) {
+    if (finding.kind == "slow_forward")
+      EXPECT_THAT(finding.ranks, ElementsAre(1));
+    else
+      EXPECT_THAT(finding.ranks, ElementsAre(2, 3));
+  }
+}
+
+TEST(PageFaults, AnExcessThatTheirPriceMayExplainNamesNobody) {
+  const Use clean{60, 0.5, 30}, faulting{2200, 17.6, 47.6};
+  // Seven milliseconds more than the faults cost.
+  const Diagnosis d =
+      run(slower({0, 42, 35, 35}), {clean, faulting, faulting, faulting}, kStepMs + 42);
+  EXPECT_THAT(kinds(d), ElementsAre("page_faults")) << verdict_text(d);
+}
+
+TEST(PageFaults, WithoutCountersOrPriceNothingIsSaid) {
+  const Use clean{60, 0.5, 30}, faulting{2200, 17.6, 47.6};
+  EXPECT_THAT(kinds(run(slower({}), {clean, faulting, faulting}, kStepMs)), ElementsAre())
+      << "one rank has no counters";
+  trace::Trace trace = make_trace(slower({}));
+  add_counters(trace, {clean, faulting, faulting, faulting}, kStepMs);
+  for (const char* const price : {"", "0", "-1", "99999999999", "x"}) {
+    trace.metadata["kansoku.page_fault_ns"] = price;
+    const auto found = diagnose(trace, {});
+    ASSERT_TRUE(found);
+    EXPECT_THAT(kinds(*found), ElementsAre()) << price;
+  }
+}
+
+}  // namespace
+}  // namespace kansoku::diagnose

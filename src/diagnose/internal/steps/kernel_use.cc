@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "diagnose/internal/steps/kernel_use.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <string_view>
+
+#include "common/parse.h"
+#include "common/time.h"
+#include "diagnose/internal/steps/names.h"
+#include "diagnose/thresholds.h"
+#include "stats/summary.h"
+
+namespace kansoku::diagnose {
+namespace {
+
+enum Counter : std::uint8_t { kUserTime, kSystemTime, kMinorFaults, kCounterCount };
+constexpr std::array<std::string_view, kCounterCount> kNames{"user time", "system time",
+                                                             "minor faults"};
+
+// Clock ticks are of 10 ms: 1 % of the least span is two of them.
+constexpr double kSpanMinMs = 1900;
+// No machine takes as long for a page fault.
+constexpr std::int64_t kPriceMaxNs = 1'000'000;
+
+struct Span {
+  std::int64_t first_ns{0}, last_ns{0};
+  double first{-1}, last{0};
+  [[nodiscard]] double per_ns() const {
+    return last_ns > first_ns ? (last - first) / static_cast<double>(last_ns - first_ns) : -1;
+  }
+};
+using Spans = std::array<Span, kCounterCount>;
+
+/// Which counter of which rank (an index) a track holds.
+struct Holds {
+  std::size_t rank{0};
+  Counter counter{kCounterCount};  // kCounterCount: none of these
+};
+std::vector<Holds> counters_of_tracks(const trace::Trace& trace, const JobData& job) {
+  std::map<std::int32_t, std::size_t> ranks;  // by pid
+  for (std::size_t r = 0; r < job.ranks.size(); ++r)
+    ranks.emplace(job.ranks[r].pid, r);
+  std::vector<Holds> out(trace.tracks.size());
+  for (std::size_t i = 0; i < trace.tracks.size(); ++i) {
+    const trace::Track& track = trace.tracks[i];
+    if (track.kind != trace::TrackKind::kCounter || track.parent.raw >= trace.tracks.size())
+      continue;
+    const trace::Track& thread = trace.tracks[track.parent.raw];
+    const auto rank = ranks.find(thread.pid);
+    const auto name = std::find(kNames.begin(), kNames.end(), text_of(trace, track.name));
+    if (name != kNames.end() && rank != ranks.end() && thread.tid == thread.pid)
+      out[i] = {rank->second, static_cast<Counter>(name - kNames.begin())};
+  }
+  return out;
+}
+
+/// By rank index: the counters' first and last values within the steps of the rank.
+std::vector<Spans> read_spans(const trace::Trace& trace, const JobData& job,
+                              const StepTable& steps) {
+  const std::vector<Holds> tracks = counters_of_tracks(trace, job);
+  std::vector<Spans> spans(job.ranks.size());
+  for (std::size_t i = 0; i < trace.counters.size(); ++i) {
+    const std::int64_t time_ns = trace.counters.time_ns[i];
+    const double value = trace.counters.value[i];
+    const std::size_t track = trace.counters.track[i].raw;
+    if (track >= tracks.size() || tracks[track].counter == kCounterCount || !(value >= 0) ||
+        !std::isfinite(value))
+      continue;
+    const auto& own = steps.ranks[tracks[track].rank];
+    if (time_ns < own.front().begin_ns || time_ns > own.back().end_ns) continue;
+    Span& span = spans[tracks[track].rank][tracks[track].counter];
+    if (span.first < 0) {
+      span.first = value;
+      span.first_ns = time_ns;
+    }
+    span.last = value;
+    span.last_ns = time_ns;
+  }
+  return spans;
+}
+
+std::optional<KernelUse> use_of(const Spans& spans, double step_ns) {
+  for (const Span& span : spans) {
+    if (span.per_ns() < 0 ||
+        static_cast<double>(span.last_ns - span.first_ns) < kSpanMinMs * kNsPerMs)
+      return std::nullopt;
+  }
+  KernelUse use;
+  use.user_ms = spans[kUserTime].per_ns() * step_ns / kNsPerMs;
+  use.system_ms = spans[kSystemTime].per_ns() * step_ns / kNsPerMs;
+  use.faults = spans[kMinorFaults].per_ns() * step_ns;
+  return use;
+}
+
+double measured_price_us(const trace::Trace& trace) {
+  const auto found = trace.metadata.find("kansoku.page_fault_ns");
+  const auto ns =
+      found == trace.metadata.end() ? std::nullopt : parse_int<std::int64_t>(found->second);
+  return ns && *ns > 0 && *ns < kPriceMaxNs ? static_cast<double>(*ns) / 1e3 : 0;
+}
+
+/// Milliseconds of user time a fault, by ranks of equal work.
+std::optional<double> user_slope(const std::vector<KernelUse>& ranks) {
+  double least = 1e300, most = 0;
+  for (const KernelUse& use : ranks) {
+    least = std::min(least, use.faults);
+    most = std::max(most, use.faults);
+  }
+  const double apart = kMostShare * (most - least);
+  if (!(most > 0) || most - least < kMostShare * most) return std::nullopt;
+  std::vector<double> slopes;
+  for (const KernelUse& a : ranks) {
+    for (const KernelUse& b : ranks) {
+      if (b.faults - a.faults >= apart)
+        slopes.push_back((b.user_ms - a.user_ms) / (b.faults - a.faults));
+    }
+  }
+  return stats::median(slopes);
+}
+
+}  // namespace
+
+KernelUses read_kernel_use(const trace::Trace& trace, const JobData& job, const StepTable& steps,
+                           double mean_step_ms) {
+  KernelUses out;
+  const double price_us = measured_price_us(trace);
+  if (steps.count() == 0 || !(mean_step_ms > 0) || !(price_us > 0)) return out;
+  double system_ms = 0, faults = 0;
+  for (const Spans& spans : read_spans(trace, job, steps)) {
+    auto use = use_of(spans, mean_step_ms * kNsPerMs);
+    // What is known of some ranks alone compares none.
+    if (!use) return {};
+    const double priced_ms = use->faults * price_us / 1e3;
+    use->fault_system_ms = priced_ms >= kMostShare * use->system_ms ? use->system_ms : priced_ms;
+    system_ms += use->fault_system_ms;
+    faults += use->faults;
+    out.ranks.push_back(*use);
+  }
+  if (!(faults > 0)) return out;
+  out.fault_us = system_ms * 1e3 / faults;
+  const auto slope = user_slope(out.ranks);
+  out.knows_user = slope.has_value();
+  out.fault_user_us = std::clamp(slope.value_or(0) * 1e3, 0.0, kFaultUserRatioMax * out.fault_us);
+  for (KernelUse& use : out.ranks)
+    use.fault_user_ms = std::min(use.faults * out.fault_user_us / 1e3, use.user_ms);
+  return out;
+}
+
+}  // namespace kansoku::diagnose

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "diagnose/internal/steps/job.h"
+#include "diagnose/internal/steps/steps.h"
+#include "trace/model.h"
+
+namespace kansoku::diagnose {
+
+/// What the kernel's own counters say of a rank's main thread: means a step.
+struct KernelUse {
+  double user_ms{0}, system_ms{0};  // of processor time
+  double faults{0};                 // minor page faults
+  double fault_system_ms{0};        // of system_ms, what goes with faults
+  double fault_user_ms{0};  // of user_ms, what goes with faults (caches that they leave cold)
+  [[nodiscard]] double fault_ms() const { return fault_system_ms + fault_user_ms; }
+};
+
+struct KernelUses {
+  std::vector<KernelUse> ranks;  // by rank index; empty if it is not known of all of them
+  double fault_us{0};            // system time of a page fault of the job; 0: not known
+  double fault_user_us{0};       // user time that goes with one
+  bool knows_user{false};        // fault_user_us: ranks of different numbers of faults tell it
+  [[nodiscard]] double fault_ms(std::size_t rank) const {
+    return rank < ranks.size() ? ranks[rank].fault_ms() : 0;
+  }
+};
+
+/// From counters of the main threads while the steps ran. A fault has the price that the recorder
+/// measured on its machine; where that explains most of a rank's system time, all of it goes with
+/// the faults. The user time of a fault is the median slope between ranks whose numbers of faults
+/// differ by half of the greatest difference or more, at least 0 and at most kFaultUserRatioMax.
+[[nodiscard]] KernelUses read_kernel_use(const trace::Trace& trace, const JobData& job,
+                                         const StepTable& steps, double mean_step_ms);
+
+}  // namespace kansoku::diagnose
