@@ -14,6 +14,7 @@ import ctypes
 import fcntl
 import gc
 import json
+import mmap
 import multiprocessing
 import os
 import random
@@ -28,7 +29,7 @@ import torch.distributed as dist
 KNOWN = ("none", "input_sleep", "collate", "forward", "backward", "optimizer", "checkpoint", "evaluation", "everywhere", "rotating",
          "log_every_step", "double_batch", "evaluation_everywhere", "skip_collective", "stuck_loader", "deadlock",
          "interpreter_lock", "mismatch", "lock_hog", "lock", "mutex", "full_pipe", "stall", "uneven_batch", "uneven_sequence", "wandering_batch",
-         "garbage")
+         "garbage", "fresh_memory")
 CALIBRATE_FROM = 10 + int(os.environ.get("FAULT_AFTER") or 0)
 CALIBRATE_TO = CALIBRATE_FROM + 30
 PERIOD = 20  # steps between two checkpoints or evaluations
@@ -112,6 +113,14 @@ def normalise_again(parts):
     burn(_cost.value / parts)
 
 
+def touch_fresh_memory(parts):
+    """A mapping made, touched and dropped, over and over: its time is the kernel's."""
+    end = time.thread_time() + _cost.value / parts
+    while time.thread_time() < end:
+        with mmap.mmap(-1, 1 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
+            memory[::mmap.PAGESIZE] = bytes(len(memory) // mmap.PAGESIZE)
+
+
 def wait_for_device(parts):
     """Not a burn: where all ranks do it they may outnumber the processors, and the dose would grow."""
     time.sleep(_cost.value / parts)
@@ -126,6 +135,8 @@ def at_forward(hidden, parts):
     """In Module.forward, on the output of its first layers; `parts`: forward passes a step."""
     if on("forward"):
         normalise_again(parts)
+    if on("fresh_memory"):
+        touch_fresh_memory(parts)
     if on("everywhere"):
         wait_for_device(parts)
     if on("backward") and hidden.requires_grad:
