@@ -27,7 +27,7 @@ struct HostReading {
   std::optional<std::uint64_t> memory_room;   // bytes until a limit, of the last ten readings
   std::optional<std::uint64_t> throttled_ns;  // held back by a processor quota
   std::optional<sys::ProcessTcp> tcp;
-  /// Of the main thread. The kernel tells times in clock ticks, mostly of 10 ms.
+  /// Use of the main thread. The kernel tells times in clock ticks, mostly of 10 ms.
   struct ThreadUse {
     std::uint64_t minor_faults{0}, major_faults{0};
     std::uint64_t user_ns{0}, system_ns{0};  // of processor time

@@ -22,7 +22,7 @@ struct Use {
   double faults{0}, system_ms{0}, user_ms{30};  // a step
 };
 
-/// What a recorder writes once a second of the main thread of each rank, totals since its start.
+/// Adds counters as a recorder writes them once a second of the main thread of each rank.
 void add_counters(trace::Trace& trace, const std::vector<Use>& ranks, double step_ms) {
   trace.metadata["kansoku.page_fault_ns"] = "8000";
   std::map<std::int32_t, trace::TrackId> threads;

@@ -131,7 +131,7 @@ KernelUses read_kernel_use(const trace::Trace& trace, const JobData& job, const 
   double system_ms = 0, faults = 0;
   for (const Spans& spans : read_spans(trace, job, steps)) {
     auto use = use_of(spans, mean_step_ms * kNsPerMs);
-    // What is known of some ranks alone compares none.
+    // Counters of some ranks alone compare none.
     if (!use) return {};
     const double priced_ms = use->faults * price_us / 1e3;
     use->fault_system_ms = priced_ms >= kMostShare * use->system_ms ? use->system_ms : priced_ms;

@@ -9,7 +9,7 @@
 
 namespace kansoku::diagnose {
 
-/// What the kernel's own counters say of a rank's main thread: means a step.
+/// A rank's main thread by the kernel's own counters: means a step.
 struct KernelUse {
   double user_ms{0}, system_ms{0};  // of processor time
   double faults{0};                 // minor page faults
