@@ -242,6 +242,7 @@ static void find_own_calls(void* driver) {
   NEED(stream_get_ctx, "cuStreamGetCtx");
   NEED(stream_is_capturing, "cuStreamIsCapturing");
   NEED(stream_create, "cuStreamCreateWithPriority");
+  NEED(stream_get_flags, "cuStreamGetFlags");
   NEED(event_create, "cuEventCreate");
   NEED(event_record, "cuEventRecord");
   NEED(event_query, "cuEventQuery");

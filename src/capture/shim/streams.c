@@ -33,7 +33,8 @@ int kansoku_lock_for_a_moment(pthread_mutex_t* mutex) {
 
 _Atomic uint32_t kansoku_streams_top;
 
-/* Streams that wait for the legacy stream, and it for them, since the process began. */
+/* Streams that wait for the legacy stream, and it for them. Those that go with their context stay
+ * counted. */
 static _Atomic uint32_t blocking_streams;
 
 void kansoku_stream_made(CUresult result, unsigned flags) {
@@ -230,7 +231,20 @@ void kansoku_known_done(uint32_t stream, uint32_t count) {
   atomic_store_explicit((_Atomic uint64_t*)&shown->done_ns, kansoku_now(), memory_order_relaxed);
 }
 
+/* Before it is destroyed: its flags are still there. */
+static void forget_blocking(CUstream handle) {
+  unsigned flags = CU_STREAM_NON_BLOCKING;
+  if ((uintptr_t)handle <= 2 || kansoku_driver.stream_get_flags == NULL ||
+      kansoku_driver.stream_get_flags(handle, &flags) != CUDA_SUCCESS ||
+      (flags & CU_STREAM_NON_BLOCKING) != 0)
+    return;
+  uint32_t now = atomic_load(&blocking_streams);
+  while (now > 0 && !atomic_compare_exchange_weak(&blocking_streams, &now, now - 1)) {
+  }
+}
+
 void kansoku_stream_gone(CUstream handle) {
+  forget_blocking(handle);
   if (kansoku.shared == NULL || (uintptr_t)handle <= 2) return;
   kansoku_twins_stream_gone(handle);
   const int is_locked = kansoku_lock_for_a_moment(&kansoku_mark_lock);

@@ -49,6 +49,7 @@ struct kansoku_driver {
   __typeof__(&cuStreamGetCtx) stream_get_ctx;
   __typeof__(&cuStreamIsCapturing) stream_is_capturing;
   __typeof__(&cuStreamCreateWithPriority) stream_create;
+  __typeof__(&cuStreamGetFlags) stream_get_flags; /* may be null */
   __typeof__(&cuEventCreate) event_create;
   __typeof__(&cuEventRecord) event_record;
   __typeof__(&cuEventQuery) event_query;
