@@ -96,6 +96,11 @@ bool has_device_clock(const trace::Trace& trace, const DeviceWork& work) {
   });
 }
 
+bool has_launches(const DeviceWork& work) {
+  return std::any_of(work.calls.begin(), work.calls.end(),
+                     [](const Call& call) { return call.what == CallClass::kLaunch; });
+}
+
 /// Graphs without any node inside, in their stream.
 std::uint64_t whole_graphs(const DeviceWork& work) {
   std::uint64_t count = 0;
@@ -125,6 +130,7 @@ Recorded recorded_of(const trace::Trace& trace, const DeviceWork& work) {
   const auto mode = trace.metadata.find(std::string(kModeKey));
   if (mode != trace.metadata.end()) {
     recorded.mode = mode_of(mode->second, recorded);
+    recorded.is_untimed = work.ops.empty() && has_launches(work);
   } else if (!work.ops.empty()) {
     recorded.mode = Mode::kEvery;  // a profiler lists every operation
     recorded.is_imported = true;
@@ -160,6 +166,8 @@ FigureState state_of(Figure figure, const Recorded& recorded) {
     state.why = recorded.mode == Mode::kNone
                     ? std::string("the recording holds no CUDA")
                     : fmt::format("not in a recording of mode {}", mode_text(recorded));
+  } else if (!row.outside && recorded.is_untimed) {
+    state.why = "no operation of the recording has a time";
   } else if (row.needs_one_clock && !recorded.is_one_clock) {
     state.why = "device times are on a clock of their own";
   } else if (row.misses_whole_graphs && recorded.whole_graph_count > 0) {

@@ -28,6 +28,7 @@ struct Recorded {
   std::uint64_t one_in{1};             // of kSampled; 0: it varied
   bool is_imported{false};             // a profiler's file: it has every operation
   bool is_one_clock{true};             // device times lie on the host's clock
+  bool is_untimed{false};              // launches, and no operation with a time: all were lost
   std::uint64_t whole_graph_count{0};  // launches of graphs whose nodes are not there
 };
 [[nodiscard]] Recorded recorded_of(const trace::Trace& trace, const DeviceWork& work);

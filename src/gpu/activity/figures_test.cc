@@ -95,6 +95,26 @@ TEST(FiguresTest, UnknownIsNeverZero) {
   EXPECT_TRUE(sampled.at("devices").at(std::size_t{0}).at("busy_us").is_null());
 }
 
+// A training of PyTorch on a GPU whose operations could not get events: 0 ms of device time would
+// be a lie.
+TEST(FiguresTest, LaunchesOfWhichNoneHasATimeLeaveTheirFiguresUnknown) {
+  const WorkReport report = report_for_test(
+      [](Recording& r) {
+        r.process(100, 0, 2);
+        r.call(100, "cudaMalloc", {0, 1}, {{"bytes", 4096}, {"address", 65536}});
+        r.call(100, "cuLaunchKernel", {10, 15}, {{"correlation", 1}});
+        r.meta("kansoku.cuda.mode", "every");
+      },
+      {{0, 100}});
+  EXPECT_TRUE(report.recorded.is_untimed);
+  for (const FigureRow& row : figure_rows()) {
+    if (row.figure == Figure::kCopyBytes) continue;  // there are none
+    EXPECT_EQ(state(report, row.figure).is, row.outside ? Is::kKnown : Is::kUnknown) << row.name;
+  }
+  EXPECT_EQ(state(report, Figure::kKernelTimes).why, "no operation of the recording has a time");
+  EXPECT_EQ(to_json(report, 100).at("launch_count").as_int(), 1);
+}
+
 TEST(FiguresTest, AClockOfItsOwnLeavesComparisonsWithTheHostUnknown) {
   const WorkReport report = report_for_test(
       [](Recording& r) {
