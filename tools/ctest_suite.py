@@ -32,7 +32,7 @@ class SuiteError(Exception):
 class Test:
     """One test: what it runs, and how ctest judges it. `gtest` is the name that GoogleTest has for it, if it is one of its tests."""
 
-    def __init__(self, entry):
+    def __init__(self, entry, shares=False):
         values = {item["name"]: item["value"] for item in entry.get("properties", [])}
         for name in UNKNOWN:
             if name in values:
@@ -50,10 +50,11 @@ class Test:
             values.get(f"{word}_REGULAR_EXPRESSION", []) for word in ("PASS", "FAIL", "SKIP"))
         filters = [part[len(GTEST_FILTER):] for part in self.command if part.startswith(GTEST_FILTER)]
         self.gtest = filters[0] if len(filters) == 1 and not re.search(r"[*?:]", filters[0]) else None
+        self.shares = shares  # ctest runs it in one process with others of its program
 
     def process_key(self):
         """Tests with the same key can run in one process; None where a test needs one of its own."""
-        if not self.gtest or self.pass_texts or self.fail_texts or self.will_fail or self.locks or self.processors > 1:
+        if not self.shares or not self.gtest or self.pass_texts or self.fail_texts or self.will_fail or self.locks or self.processors > 1:
             return None
         rest = tuple(part for part in self.command if not part.startswith(GTEST_FILTER))
         return rest, self.folder, tuple(sorted(self.environment.items()))
@@ -203,7 +204,7 @@ def tests_of(entry):
             command = [program, f"{GTEST_FILTER}{suite}{name}"]
             if not (name.startswith("DISABLED_") or suite.startswith("DISABLED_")):
                 whole = f"{entry['name'].rpartition('.')[0]}.{suite}{name}"
-                found.append(Test(dict(entry, name=whole, command=command, properties=properties)))
+                found.append(Test(dict(entry, name=whole, command=command, properties=properties), shares=True))
         elif name.endswith("."):
             suite = name
     return found

@@ -215,29 +215,33 @@ class Runs(FlakyTest):
 
 class Together(FlakyTest):
     def test_tests_share_processes_in_four_rounds_of_five(self):
-        self.add_gtest("Suite.Good", "Suite.Touchy", "Suite.Gate", "In/Suite.Each/0")
+        self.add_unit("Suite.Good", "Suite.Touchy", "Suite.Gate", "In/Suite.Each/0")
         text = self.flaky("--rounds", "10", "-j", "1", status=1)
         self.assertIn("short: 3 tests, 20 to 20 runs each", text)
-        self.assertIn("m.Suite.Touchy: failed/ran 16/20, 16 of them in one process with others\n", text)
-        self.assertRegex(text, r"again: cd \S+ && \S+/m_test --gtest_filter=\S+:\S+ --gtest_also_run_disabled_tests --gtest_shuffle "
+        self.assertIn("u.Suite.Touchy: failed/ran 16/20, 16 of them in one process with others\n", text)
+        self.assertRegex(text, r"again: cd \S+ && \S+/u_test --gtest_filter=\S+:\S+ --gtest_shuffle "
                                r"--gtest_random_seed=\d+\n   \| \[ RUN      \] Suite\.Touchy\n   \| this is Suite\.Touchy\n")
-        self.assertIn("skipped in every run: 1: m.Suite.Gate\n", text)
+        self.assertIn("skipped in every run: 1: u.Suite.Gate\n", text)
         self.assertTrue(text.endswith("flaky: 1 problem\n"), text)
 
     def test_a_crash_is_of_the_test_in_which_it_was(self):
-        self.add_gtest("Suite.Good", "Suite.Better", "Suite.Crash")
+        self.add_unit("Suite.Good", "Suite.Better", "Suite.Crash")
         text = self.flaky("--rounds", "2", "-j", "1", status=1)
-        self.assertIn("m.Suite.Crash: failed/ran 2/4, 2 of them in one process with others\n", text)
+        self.assertIn("u.Suite.Crash: failed/ran 2/4, 2 of them in one process with others\n", text)
         self.assertIn("the process ended in it: signal 6\n", text)
         ran = re.findall(r"--gtest_filter=(\S*)Suite\.Crash", text)[0].count(":")  # those behind it did not
-        self.assertEqual(len(re.findall(r"m\.Suite\.(?:Good|Better) 4", text)), ran)
-        self.assertEqual(len(re.findall(r"m\.Suite\.(?:Good|Better) 2", text)), 2 - ran)
+        self.assertEqual(len(re.findall(r"u\.Suite\.(?:Good|Better) 4", text)), ran)
+        self.assertEqual(len(re.findall(r"u\.Suite\.(?:Good|Better) 2", text)), 2 - ran)
 
     def test_the_seed_gives_the_order(self):
-        self.add_gtest(*(f"Suite.Good{number}" for number in range(4)), "Suite.Touchy")
+        self.add_unit(*(f"Suite.Good{number}" for number in range(4)), "Suite.Touchy")
         one, same = (re.findall(r"--gtest_filter=\S+", self.flaky("--rounds", "2", "-j", "1", status=1)) for _ in range(2))
         self.assertEqual(one, same)
         self.assertEqual(len(one), 2)
+
+    def test_a_test_that_ctest_gives_a_process_of_its_own_has_one_here(self):
+        self.add_gtest("Suite.Good", "Suite.Touchy", "Suite.Crash")
+        self.assertIn("short: 3 tests, 20 to 20 runs each", self.flaky("--rounds", "10", "-j", "1"))
 
 
 class Changed(FlakyTest):
