@@ -347,10 +347,41 @@ std::string who_is_slowest(const Context& context, std::vector<StepLoss> losses)
                      100 * static_cast<double>(*most) / static_cast<double>(step_count));
 }
 
+/// Greatest over mean of the ranks' values, less one: over all steps.
+double relative_loss(const RankSeries& values) {
+  double most = 0, mean = 0;
+  for (std::size_t s = 0; s < values.front().size(); ++s) {
+    double greatest = 0;
+    for (const auto& series : values) {
+      greatest = std::max(greatest, series[s]);
+      mean += series[s] / static_cast<double>(values.size());
+    }
+    most += greatest;
+  }
+  return mean > 0 ? most / mean - 1 : 0;
+}
+
+/// The optimizer does the same on all ranks in every step: where it varies as much as the rest,
+/// processors do, and not the work. Nothing without an optimizer that takes a while.
+std::optional<double> optimizer_part(const Context& context, const RankSeries& work) {
+  const RankSeries optimizer = phase_series(context, Phase::kOptimizer);
+  RankSeries rest = work;
+  double optimizer_ms = 0;
+  for (std::size_t r = 0; r < rest.size(); ++r) {
+    optimizer_ms += stats::mean(optimizer[r]) / static_cast<double>(rest.size());
+    for (std::size_t s = 0; s < rest[r].size(); ++s)
+      rest[r][s] = std::max(rest[r][s] - optimizer[r][s], 0.0);
+  }
+  const double loss = relative_loss(rest);
+  if (optimizer_ms < kExcessMinMs || !(loss > 0)) return std::nullopt;
+  return relative_loss(optimizer) / loss;
+}
+
 /// Time is lost to whoever is slowest in each step, and no finding says who: it is somebody else
 /// each time, or too seldom to tell. What goes with page faults does not count.
 std::optional<Finding> find_moving_imbalance(const Context& context, const Options& options,
-                                             const Diagnosis& diagnosis) {
+                                             const Diagnosis& diagnosis,
+                                             std::vector<std::string>& notes) {
   const bool is_told = std::any_of(diagnosis.findings.begin(), diagnosis.findings.end(),
                                    [](const Finding& f) { return is_rank_excess(f); });
   if (is_told) return std::nullopt;
@@ -368,6 +399,11 @@ std::optional<Finding> find_moving_imbalance(const Context& context, const Optio
   finding.cost_ms_per_step = finding.share * context.mean_step_ms;
   if (finding.cost_ms_per_step < std::max(kExcessMinMs, fault_doubt_ms(context)))
     return std::nullopt;
+  const auto part = optimizer_part(context, work);
+  if (part && *part > kNearlyAllShare) {
+    notes.push_back(fmt::format(words::kProcessorsVary, finding.cost_ms_per_step, *part));
+    return std::nullopt;
+  }
   finding.confidence = finding.rank_confidence = slow_down->confidence;
   finding.evidence.push_back(who_is_slowest(context, losses));
   finding.evidence.emplace_back(words::kAdviceEqualWork);
@@ -430,7 +466,7 @@ void diagnose_steps(const trace::Trace& trace, const Options& options, JobData& 
     sort_findings(out.findings);
     measure_loss(job, work_series(context), out);
     add_what_if(context, options, out);
-    if (auto moving = find_moving_imbalance(context, options, out)) {
+    if (auto moving = find_moving_imbalance(context, options, out, job.notes)) {
       out.findings.push_back(std::move(*moving));
       sort_findings(out.findings);
     }

@@ -127,6 +127,7 @@ struct RankState {
   std::vector<Segment> segments;
   std::vector<Segment> worker_segments;
   bool is_stuck{false};
+  double data_factor{1};
 };
 
 class Simulator {
@@ -266,6 +267,7 @@ class Simulator {
 
   void compute(RankState& rank, double ms, Act act) {
     if (ms <= 0) return;
+    if (act == Act::kForward || act == Act::kBackward) ms *= rank.data_factor;
     const std::int64_t whole = ns(jittered(ms));
     advance(rank, whole / 2, act, trace::SampleState::kRunning);
     queue(rank, queue_ns(), act);
@@ -284,6 +286,7 @@ class Simulator {
   void input(std::size_t r, int s) {
     RankState& rank = ranks_[r];
     const std::int64_t begin_ns = rank.now_ns;
+    if (job_.data_jitter > 0) rank.data_factor = 1 + job_.data_jitter * (2 * rng_.uniform() - 1);
     compute(rank, job_.input_ms, Act::kInput);
     if (const double ms = cost_ms(r, Fault::Kind::kInputSleep, s); ms > 0)
       block_until(rank, rank.now_ns + ns(ms), Act::kSlowInput);

@@ -42,6 +42,7 @@ struct SyntheticJob {
   double transfer_ms{2};
   int bucket_count{3};
   double jitter{0.05};      // relative, uniform in [-jitter, +jitter], each piece on its own
+  double data_jitter{0};    // likewise, of forward and backward of a rank and step together
   double queue_mean_ms{0};  // mean processor queueing per piece, exponential
   double sample_hz{25};
   int accumulation{1};            // backward passes per step; only the last one communicates
