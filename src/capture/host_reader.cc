@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture/host_reader.h"
 
-#include <unistd.h>
-
 #include <type_traits>
 #include <utility>
 
@@ -42,17 +40,6 @@ void HostReader::read_quota(std::int32_t pid, Kept& kept, HostReading& out) {
   if (sample) out.throttled_ns = sample->throttled_ns;
 }
 
-void HostReader::read_main_thread(std::int32_t pid, HostReading& out) const {
-  const auto stat = procfs_.thread_stat(pid, pid);
-  const long ticks_a_second = ::sysconf(_SC_CLK_TCK);
-  if (!stat || ticks_a_second <= 0) return;
-  const std::uint64_t ns_a_tick = 1'000'000'000 / static_cast<std::uint64_t>(ticks_a_second);
-  out.main_thread = {.minor_faults = stat->minor_faults,
-                     .major_faults = stat->major_faults,
-                     .user_ns = stat->user_ticks * ns_a_tick,
-                     .system_ns = stat->system_ticks * ns_a_tick};
-}
-
 std::map<std::int32_t, HostReading> HostReader::read(std::span<const std::int32_t> pids,
                                                      BootTime now, const Wanted& wanted) {
   std::map<std::int32_t, HostReading> out;
@@ -62,7 +49,10 @@ std::map<std::int32_t, HostReading> HostReader::read(std::span<const std::int32_
     HostReading& reading = out[pid];
     if (wanted.memory) read_memory(pid, here, reading);
     if (wanted.quota) read_quota(pid, here, reading);
-    if (wanted.main_thread) read_main_thread(pid, reading);
+    if (wanted.main_thread)
+      reading.main_thread = sample_of(here.main_thread, [&] {
+        return sys::ProcessSampler::open(pid, {.reads_storage = false, .main_thread_only = true});
+      });
   }
   kept_ = std::move(kept);
   if (!wanted.connections) return out;

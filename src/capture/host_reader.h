@@ -12,7 +12,6 @@
 #include "common/time.h"
 #include "sys/cgroup.h"
 #include "sys/process_counters.h"
-#include "sys/procfs.h"
 #include "sys/tcp.h"
 
 namespace kansoku::capture {
@@ -27,12 +26,7 @@ struct HostReading {
   std::optional<std::uint64_t> memory_room;   // bytes until a limit, of the last ten readings
   std::optional<std::uint64_t> throttled_ns;  // held back by a processor quota
   std::optional<sys::ProcessTcp> tcp;
-  /// Use of the main thread. The kernel tells times in clock ticks, mostly of 10 ms.
-  struct ThreadUse {
-    std::uint64_t minor_faults{0}, major_faults{0};
-    std::uint64_t user_ns{0}, system_ns{0};  // of processor time
-  };
-  std::optional<ThreadUse> main_thread;
+  std::optional<sys::ProcessCounters> main_thread;  // times and faults of that thread
 };
 
 /// Reads the kernel's own counters of processes, each counter in this one place. Keeps files open
@@ -60,17 +54,15 @@ class HostReader {
 
  private:
   struct Kept {
-    std::optional<sys::ProcessSampler> sampler;
+    std::optional<sys::ProcessSampler> sampler, main_thread;
     std::optional<sys::CgroupCpuSampler> quota;
     std::optional<std::uint64_t> memory_room;
     std::uint32_t room_age{0};  // readings
   };
   static void read_memory(std::int32_t pid, Kept& kept, HostReading& out);
   static void read_quota(std::int32_t pid, Kept& kept, HostReading& out);
-  void read_main_thread(std::int32_t pid, HostReading& out) const;
 
   std::map<std::int32_t, Kept> kept_;
-  sys::Procfs procfs_;
   sys::TcpSampler tcp_;
 };
 

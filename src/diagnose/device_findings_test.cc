@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "diagnose/synthetic_for_test.h"
+
 namespace kansoku::diagnose {
 namespace {
 
@@ -50,13 +52,6 @@ DeviceFinding device_finding(std::string kind, std::string detail, std::vector<s
   finding.verdict = "a sentence";
   finding.evidence = {"a figure"};
   return finding;
-}
-
-std::vector<std::string> kinds_of(const Diagnosis& diagnosis) {
-  std::vector<std::string> kinds;
-  for (const Finding& finding : diagnosis.findings)
-    kinds.push_back(finding.kind);
-  return kinds;
 }
 
 TEST(DeviceFindingsTest, OneOfItsOwnStandsByCostAndMakesVictims) {

@@ -258,15 +258,15 @@ class WhatIf {
 
 /// How much longer steps take than if nobody were slower.
 struct SlowDown {
-  double ratio{0}, low{0};  // mean, and the lower end of its interval
-  double confidence{0};     // share of the resamples in which it counts
+  double original_ms{0}, ideal_ms{0};  // mean step
+  double low{0};                       // lower end of the interval of ratio()
+  double confidence{0};                // share of the resamples in which it counts
+  [[nodiscard]] double ratio() const { return original_ms / ideal_ms; }
 };
 std::optional<SlowDown> slow_down_of(const WhatIf& what_if, const Options& options) {
   const std::vector<double> originals = what_if.originals_ms();
-  const double ideal = what_if.ideal_ms();
-  if (!(ideal > 0)) return std::nullopt;
-  SlowDown out;
-  out.ratio = stats::mean(originals) / ideal;
+  SlowDown out{.original_ms = stats::mean(originals), .ideal_ms = what_if.ideal_ms()};
+  if (!(out.ideal_ms > 0)) return std::nullopt;
   const std::vector<double> drawn = resampled_slowdowns(originals, what_if.evened_ms(), options);
   out.low = stats::quantile(drawn, 0.025);
   const auto hits = std::count_if(drawn.begin(), drawn.end(),
@@ -280,17 +280,16 @@ void add_what_if(const Context& context, const Options& options, Diagnosis& out)
   const auto what_if = WhatIf::of(context, work);
   const auto slow_down = what_if ? slow_down_of(*what_if, options) : std::nullopt;
   if (!slow_down) return;
-  out.slowdown = slow_down->ratio;
+  out.slowdown = slow_down->ratio();
   out.slowdown_low = slow_down->low;
-  out.slowdown_confidence = slow_down->confidence;
-  const double original = stats::mean(what_if->originals_ms()), ideal = what_if->ideal_ms();
   for (Finding& finding : out.findings) {
-    if (!is_rank_excess(finding) || !(original > ideal)) continue;
+    if (!is_rank_excess(finding) || !(slow_down->ratio() > 1)) continue;
     std::vector<bool> suspects;
     for (const RankData& rank : context.job.ranks)
       suspects.push_back(std::find(finding.ranks.begin(), finding.ranks.end(), rank.rank) !=
                          finding.ranks.end());
-    finding.explained = explained_share(original, what_if->fixed_ms(suspects), ideal);
+    finding.explained =
+        explained_share(slow_down->original_ms, what_if->fixed_ms(suspects), slow_down->ideal_ms);
   }
 }
 
@@ -321,60 +320,65 @@ double most_often_slowest(const std::vector<StepLoss>& losses, std::size_t rank_
          static_cast<double>(losses.size());
 }
 
-/// Name of the worker that is slowest most often in the steps that carry most of the loss.
-std::string who_is_slowest(const Context& context, std::vector<StepLoss> losses) {
-  const std::size_t step_count = losses.size();
+/// The steps that carry half of the loss, if these are few; else all.
+struct Carriers {
+  std::vector<StepLoss> losses;
+  bool are_few{false};
+};
+Carriers carriers_of(std::vector<StepLoss> losses) {
   std::stable_sort(losses.begin(), losses.end(),
                    [](const StepLoss& a, const StepLoss& b) { return a.ms > b.ms; });
   double all = 0, carried = 0;
   for (const StepLoss& loss : losses)
     all += loss.ms;
   std::size_t few = 0;
-  while (few < step_count && carried < kMostShare * all)
+  while (few < losses.size() && carried < kMostShare * all)
     carried += losses[few++].ms;
-  const bool is_concentrated =
-      static_cast<double>(few) <= std::max(1.0, kFewStepsShare * static_cast<double>(step_count));
-  if (is_concentrated) losses.resize(few);
+  const bool are_few = static_cast<double>(few) <=
+                       std::max(1.0, kFewStepsShare * static_cast<double>(losses.size()));
+  if (are_few) losses.resize(few);
+  return {std::move(losses), are_few};
+}
+
+/// Name of the worker that is slowest most often in them.
+std::string who_is_slowest(const Context& context, const Carriers& carriers) {
+  const std::size_t count = carriers.losses.size();
   std::vector<std::size_t> counts(context.job.ranks.size());
-  for (const StepLoss& loss : losses)
+  for (const StepLoss& loss : carriers.losses)
     ++counts[loss.slowest];
   const auto most = std::max_element(counts.begin(), counts.end());
   const std::int32_t rank = context.job.ranks[static_cast<std::size_t>(most - counts.begin())].rank;
-  if (is_concentrated) {
-    return fmt::format(words::kFewStepsCarry, few, step_count, rank, *most, few);
+  if (carriers.are_few) {
+    return fmt::format(words::kFewStepsCarry, count, context.steps.count(), rank, *most, count);
   }
   return fmt::format(words::kSlowestMoves, rank,
-                     100 * static_cast<double>(*most) / static_cast<double>(step_count));
+                     100 * static_cast<double>(*most) / static_cast<double>(count));
 }
 
-/// Greatest over mean of the ranks' values, less one: over all steps.
-double relative_loss(const RankSeries& values) {
-  double most = 0, mean = 0;
-  for (std::size_t s = 0; s < values.front().size(); ++s) {
-    double greatest = 0;
-    for (const auto& series : values) {
-      greatest = std::max(greatest, series[s]);
-      mean += series[s] / static_cast<double>(values.size());
-    }
-    most += greatest;
+/// A phase of all ranks: its mean, and what is lost to the slowest rank of each step.
+struct Varying {
+  explicit Varying(const RankSeries& values) : loss_ms(mean_of_slowest(values)) {
+    for (const auto& series : values)
+      mean_ms += stats::mean(series) / static_cast<double>(values.size());
+    loss_ms -= mean_ms;
   }
-  return mean > 0 ? most / mean - 1 : 0;
-}
+  [[nodiscard]] double share() const { return mean_ms > 0 ? loss_ms / mean_ms : 0; }
+  double mean_ms{0}, loss_ms{0};
+};
 
-/// The optimizer does the same on all ranks in every step: where it varies as much as the rest,
-/// processors do, and not the work. Nothing without an optimizer that takes a while.
-std::optional<double> optimizer_part(const Context& context, const RankSeries& work) {
-  const RankSeries optimizer = phase_series(context, Phase::kOptimizer);
-  RankSeries rest = work;
-  double optimizer_ms = 0;
-  for (std::size_t r = 0; r < rest.size(); ++r) {
-    optimizer_ms += stats::mean(optimizer[r]) / static_cast<double>(rest.size());
-    for (std::size_t s = 0; s < rest[r].size(); ++s)
-      rest[r][s] = std::max(rest[r][s] - optimizer[r][s], 0.0);
+/// How many times the rest's part of its time the optimizer loses to the slowest rank. It does the
+/// same on all ranks in every step, so where it varies as much as the rest, nothing says that work
+/// does. Nothing without an optimizer that takes a while, or if most of the loss is its own.
+std::optional<double> optimizer_varies(const Context& context, RankSeries work) {
+  const RankSeries series = phase_series(context, Phase::kOptimizer);
+  for (std::size_t r = 0; r < work.size(); ++r) {
+    for (std::size_t s = 0; s < work[r].size(); ++s)
+      work[r][s] = std::max(work[r][s] - series[r][s], 0.0);
   }
-  const double loss = relative_loss(rest);
-  if (optimizer_ms < kExcessMinMs || !(loss > 0)) return std::nullopt;
-  return relative_loss(optimizer) / loss;
+  const Varying optimizer(series), rest(work);
+  if (optimizer.mean_ms < kExcessMinMs || !(rest.share() > 0) || optimizer.loss_ms > rest.loss_ms)
+    return std::nullopt;
+  return optimizer.share() / rest.share();
 }
 
 /// Time is lost to whoever is slowest in each step, and no finding says who: it is somebody else
@@ -388,24 +392,27 @@ std::optional<Finding> find_moving_imbalance(const Context& context, const Optio
   const RankSeries work = work_without_faults(context);
   const auto what_if = WhatIf::of(context, work);
   const auto slow_down = what_if ? slow_down_of(*what_if, options) : std::nullopt;
-  if (!slow_down || (slow_down->ratio < kSeldomSlowdownMin && slow_down->low < kMovingSlowdownMin))
+  if (!slow_down ||
+      (slow_down->ratio() < kSeldomSlowdownMin && slow_down->low < kMovingSlowdownMin))
     return std::nullopt;
   const std::vector<StepLoss> losses = step_losses(work);
   // Always the same one, which was not blamed: a note says what it waits for.
   if (most_often_slowest(losses, context.job.ranks.size()) > kNearlyAllShare) return std::nullopt;
   Finding finding;
   finding.kind = "moving_imbalance";
-  finding.share = 1 - 1 / slow_down->ratio;
+  finding.share = 1 - 1 / slow_down->ratio();
   finding.cost_ms_per_step = finding.share * context.mean_step_ms;
   if (finding.cost_ms_per_step < std::max(kExcessMinMs, fault_doubt_ms(context)))
     return std::nullopt;
-  const auto part = optimizer_part(context, work);
-  if (part && *part > kNearlyAllShare) {
-    notes.push_back(fmt::format(words::kProcessorsVary, finding.cost_ms_per_step, *part));
+  // Few steps that carry the loss are no noise.
+  const Carriers carriers = carriers_of(losses);
+  const auto varies = carriers.are_few ? std::nullopt : optimizer_varies(context, work);
+  if (varies && *varies > kOptimizerVariesMax) {
+    notes.push_back(fmt::format(words::kOptimizerVaries, finding.cost_ms_per_step, *varies));
     return std::nullopt;
   }
   finding.confidence = finding.rank_confidence = slow_down->confidence;
-  finding.evidence.push_back(who_is_slowest(context, losses));
+  finding.evidence.push_back(who_is_slowest(context, carriers));
   finding.evidence.emplace_back(words::kAdviceEqualWork);
   return finding;
 }

@@ -149,7 +149,6 @@ struct Diagnosis {
   double not_explained_share{0};
   std::optional<double> slowdown;      // S: step time over that of a job in which nobody is slower
   double slowdown_low{0};              // 2.5 % quantile of S over resampled steps
-  double slowdown_confidence{0};       // share of them with kMovingSlowdownMin or more
   std::optional<WhatIf> what_if;       // of operation timelines
   std::vector<NamedPattern> patterns;  // of profiles: a rank each, greatest shares
   std::vector<trace::Loss> losses;

@@ -413,7 +413,24 @@ TEST(Diagnose, WhereTheOptimizerVariesAsMuchNoImbalanceMoves) {
   const Diagnosis d = run_job(job);
   EXPECT_TRUE(d.findings.empty()) << verdict_text(d);
   EXPECT_GT(d.slowdown_low, kMovingSlowdownMin);
-  EXPECT_THAT(d.notes, Contains(HasSubstr("the processors vary, not the work")));
+  EXPECT_THAT(d.notes, Contains(HasSubstr("nothing says that work moves")));
+}
+
+TEST(Diagnose, AFewLongStepsAreToldThoughTheOptimizerVaries) {
+  SyntheticJob job = with_fault(Fault::Kind::kCheckpoint, 2, 1200, 60);
+  job.step_count = 130;
+  job.jitter = 0.9;
+  const Diagnosis d = run_job(job);
+  ASSERT_THAT(kinds_of(d), ElementsAre("moving_imbalance")) << verdict_text(d);
+  EXPECT_THAT(d.findings[0].evidence, Contains(HasSubstr("rank 2 is slowest in")));
+}
+
+TEST(Diagnose, AnOptimizerWhoseOwnWorkMovesIsTold) {
+  SyntheticJob job;
+  job.step_count = 300;
+  job.optimizer_ms = 20;
+  job.optimizer_jitter = 0.9;
+  EXPECT_THAT(kinds_of(run_job(job)), ElementsAre("moving_imbalance"));
 }
 
 TEST(Diagnose, AnImbalanceThatMovesIsNoneBelowAMillisecond) {

@@ -244,7 +244,8 @@ class Simulator {
     trace_.wakes.waker_tid.push_back(waker_tid);
   }
 
-  double jittered(double ms) { return ms * (1 + job_.jitter * (2 * rng_.uniform() - 1)); }
+  double drawn(double jitter) { return 1 + jitter * (2 * rng_.uniform() - 1); }
+  double jittered(double ms) { return ms * drawn(job_.jitter); }
 
   std::int64_t queue_ns() {
     if (job_.queue_mean_ms <= 0) return 0;
@@ -268,6 +269,7 @@ class Simulator {
   void compute(RankState& rank, double ms, Act act) {
     if (ms <= 0) return;
     if (act == Act::kForward || act == Act::kBackward) ms *= rank.data_factor;
+    if (act == Act::kOptimizer && job_.optimizer_jitter > 0) ms *= drawn(job_.optimizer_jitter);
     const std::int64_t whole = ns(jittered(ms));
     advance(rank, whole / 2, act, trace::SampleState::kRunning);
     queue(rank, queue_ns(), act);
@@ -286,7 +288,7 @@ class Simulator {
   void input(std::size_t r, int s) {
     RankState& rank = ranks_[r];
     const std::int64_t begin_ns = rank.now_ns;
-    if (job_.data_jitter > 0) rank.data_factor = 1 + job_.data_jitter * (2 * rng_.uniform() - 1);
+    if (job_.data_jitter > 0) rank.data_factor = drawn(job_.data_jitter);
     compute(rank, job_.input_ms, Act::kInput);
     if (const double ms = cost_ms(r, Fault::Kind::kInputSleep, s); ms > 0)
       block_until(rank, rank.now_ns + ns(ms), Act::kSlowInput);
@@ -572,6 +574,13 @@ void split_samples(trace::Trace& trace, std::string_view function,
         trace.samples.stack[k] =
             trace::StackId{first + static_cast<std::uint32_t>(k % calls.size())};
   }
+}
+
+std::vector<std::string> kinds_of(const Diagnosis& diagnosis) {
+  std::vector<std::string> kinds;
+  for (const Finding& finding : diagnosis.findings)
+    kinds.push_back(finding.kind);
+  return kinds;
 }
 
 }  // namespace kansoku::diagnose

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "diagnose/diagnose.h"
 #include "trace/model.h"
 
 namespace kansoku::diagnose {
@@ -41,9 +42,10 @@ struct SyntheticJob {
   double input_ms{3}, forward_ms{12}, backward_ms{20}, optimizer_ms{4}, other_ms{1};
   double transfer_ms{2};
   int bucket_count{3};
-  double jitter{0.05};      // relative, uniform in [-jitter, +jitter], each piece on its own
-  double data_jitter{0};    // likewise, of forward and backward of a rank and step together
-  double queue_mean_ms{0};  // mean processor queueing per piece, exponential
+  double jitter{0.05};         // relative, uniform in [-jitter, +jitter], each piece on its own
+  double data_jitter{0};       // likewise, of forward and backward of a rank and step together
+  double optimizer_jitter{0};  // likewise, of the optimizer
+  double queue_mean_ms{0};     // mean processor queueing per piece, exponential
   double sample_hz{25};
   int accumulation{1};            // backward passes per step; only the last one communicates
   int evaluate_every{0};          // 0: never; else input events of an evaluation after that step
@@ -63,6 +65,9 @@ struct SyntheticJob {
 };
 
 [[nodiscard]] trace::Trace make_trace(const SyntheticJob& job);
+
+/// The kinds of the findings, in their order.
+[[nodiscard]] std::vector<std::string> kinds_of(const Diagnosis& diagnosis);
 
 /// Puts the functions `calls` of `file` below `function` in the samples of `trace`, by turns.
 void split_samples(trace::Trace& trace, std::string_view function,

@@ -63,6 +63,12 @@ TEST_F(CounterFiles, ProcessFromRecordedText) {
   EXPECT_EQ(counters->written_bytes, 8192U);
   EXPECT_EQ(counters->main_run_ns, 123456U);
   EXPECT_EQ(counters->main_wait_ns, 789U);
+  file("42/task/42/stat",
+       "42 (b) R 7 42 42 0 -1 4194304 60 0 5 0 22 11 0 0 20 0 3 0 98765 1 1 1\n");
+  const auto thread = ProcessSampler::open(42, {.proc_root = root_, .main_thread_only = true});
+  ASSERT_TRUE(thread) << thread.error().what;
+  EXPECT_EQ(thread->sample()->minor_faults, 60U);
+  EXPECT_EQ(thread->sample()->user_ns, counters->system_ns);
   file("42/io", "read_bytes: x\nwrite_bytes: -1\n");  // the same files with other text
   file("42/schedstat", "12\n");
   counters = sampler->sample();

@@ -73,7 +73,9 @@ Result<ProcessSampler> ProcessSampler::open(std::int32_t pid, const Options& opt
   files->pid = pid;
   files->tick_ns = 1'000'000'000 / ticks_a_second();
   files->page_bytes = sys::page_bytes();
-  TRY(files->stat, KeptFile::open("stat", at.raw()));
+  const std::string stat_path =
+      options.main_thread_only ? fmt::format("task/{}/stat", pid) : "stat";
+  TRY(files->stat, KeptFile::open(stat_path, at.raw()));
   if (options.reads_storage) {
     if (auto opened = KeptFile::open("io", at.raw())) files->io = std::move(*opened);
   }

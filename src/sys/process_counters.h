@@ -11,7 +11,7 @@
 
 namespace kansoku::sys {
 
-/// Resources that a process has used so far, all threads together.
+/// Resources that a process has used so far, all threads together but where asked for one.
 struct ProcessCounters {
   char state{'?'};                         // of its main thread: R, S, D, T, Z, ...
   std::uint64_t user_ns{0}, system_ns{0};  // of processor time, in steps of a clock tick (10 ms)
@@ -38,8 +38,9 @@ class ProcessSampler {
  public:
   struct Options {
     std::string proc_root{"/proc"};
-    bool main_schedule{false};  // reads schedstat as well
-    bool reads_storage{true};   // and io
+    bool main_schedule{false};     // reads schedstat as well
+    bool reads_storage{true};      // and io
+    bool main_thread_only{false};  // times and faults are of that thread
   };
   /// kNotFound if there is no such process.
   [[nodiscard]] static Result<ProcessSampler> open(std::int32_t pid, const Options& options);

@@ -10,8 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "sys/fault_price.h"
-
 namespace kansoku::capture {
 
 using trace::Arg;
@@ -62,7 +60,7 @@ void HostCounters::write_throttled(const Observed& process, std::uint64_t thrott
   writer_.counter(track->second, now, static_cast<double>(throttled_ns));
 }
 
-void HostCounters::write_main_thread(const Observed& process, const HostReading::ThreadUse& use,
+void HostCounters::write_main_thread(const Observed& process, const sys::ProcessCounters& use,
                                      BootTime now) {
   const std::int32_t pid = process.facts.pid;
   const auto [known, is_new] = main_threads_.try_emplace(pid);
@@ -83,9 +81,8 @@ void HostCounters::write_main_thread(const Observed& process, const HostReading:
 void HostCounters::begin_trace(BootTime now) {
   is_open_ = true;
   next_ = now;
-  if (!page_fault_ns_) page_fault_ns_ = sys::page_fault_ns();
-  if (*page_fault_ns_)
-    writer_.metadata("kansoku.page_fault_ns", fmt::format("{:.0f}", **page_fault_ns_), now);
+  if (page_fault_ns_)
+    writer_.metadata("kansoku.page_fault_ns", fmt::format("{:.0f}", *page_fault_ns_), now);
   throttled_tracks_.clear();
   main_threads_.clear();
   limits_.clear();

@@ -9,6 +9,7 @@
 #include "capture/source.h"
 #include "common/time.h"
 #include "sys/cgroup.h"
+#include "sys/fault_price.h"
 #include "trace/writer.h"
 
 namespace kansoku::capture {
@@ -43,16 +44,16 @@ class HostCounters final : public Source {
   void write_sockets(const Observed& process, BootTime now);
   void write_limits(const Observed& process, BootTime now);
   void write_throttled(const Observed& process, std::uint64_t throttled_ns, BootTime now);
-  void write_main_thread(const Observed& process, const HostReading::ThreadUse& use, BootTime now);
+  void write_main_thread(const Observed& process, const sys::ProcessCounters& use, BootTime now);
   trace::Writer& writer_;
   // A recording may be over before the kernel tells of new connections by itself (before 6.2).
   HostReader reader_{{.map_again_after = std::chrono::seconds{2}}};
   struct ThreadTracks {
     trace::TrackHandle minor_faults, major_faults, user_time, system_time;
   };
-  std::map<std::int32_t, trace::TrackHandle> throttled_tracks_;   // by pid
-  std::map<std::int32_t, ThreadTracks> main_threads_;             // by pid
-  std::optional<std::optional<double>> page_fault_ns_;            // measured once
+  std::map<std::int32_t, trace::TrackHandle> throttled_tracks_;  // by pid
+  std::map<std::int32_t, ThreadTracks> main_threads_;            // by pid
+  const std::optional<double> page_fault_ns_{sys::page_fault_ns()};
   std::map<std::int32_t, std::optional<sys::CpuLimits>> limits_;  // by pid, as written last
   std::uint32_t polls_{0};
   bool is_enabled_{true}, is_open_{false};

@@ -33,9 +33,14 @@ int kansoku_lock_for_a_moment(pthread_mutex_t* mutex) {
 
 _Atomic uint32_t kansoku_streams_top;
 
-/* Streams that wait for the legacy stream, and it for them. Those that go with their context stay
- * counted. */
+/* Streams that wait for the legacy stream, and it for them, threads' own default streams that were
+ * seen included. Those that go with their context stay counted. */
 static _Atomic uint32_t blocking_streams;
+static void one_blocking_less(void) {
+  uint32_t now = atomic_load(&blocking_streams);
+  while (now > 0 && !atomic_compare_exchange_weak(&blocking_streams, &now, now - 1)) {
+  }
+}
 
 void kansoku_stream_made(CUresult result, unsigned flags) {
   if (result == CUDA_SUCCESS && (flags & CU_STREAM_NON_BLOCKING) == 0)
@@ -238,9 +243,7 @@ static void forget_blocking(CUstream handle) {
       kansoku_driver.stream_get_flags(handle, &flags) != CUDA_SUCCESS ||
       (flags & CU_STREAM_NON_BLOCKING) != 0)
     return;
-  uint32_t now = atomic_load(&blocking_streams);
-  while (now > 0 && !atomic_compare_exchange_weak(&blocking_streams, &now, now - 1)) {
-  }
+  one_blocking_less();
 }
 
 void kansoku_stream_gone(CUstream handle) {
@@ -268,6 +271,7 @@ void kansoku_thread_streams_gone(uint32_t tid) {
       continue;
     insert(keys[index], GONE);
     stream->state = 2;
+    one_blocking_less();
   }
   pthread_mutex_unlock(&lock);
 }

@@ -167,11 +167,9 @@ inline constexpr char kFaultsMayExplain[] =
 inline constexpr char kFewStepsCarry[] =
     "{} of {} steps carry half of the loss; rank {} is slowest in {} of these {}: too few to "
     "blame it, record for longer";
-inline constexpr char kProcessorsVary[] =
-    "{:.1f} ms of a step are lost to the slowest rank, another one each time; the optimizer, whose "
-    "work is the same everywhere, varies {:.1f} times as much as the rest: the processors vary, "
-    "not "
-    "the work";
+inline constexpr char kOptimizerVaries[] =
+    "{:.1f} ms of a step are lost to the slowest rank, another one each time; the optimizer, which "
+    "does the same on all ranks, varies {:.1f} times as much: nothing says that work moves";
 inline constexpr char kSlowestMoves[] =
     "each step takes as long as its slowest rank, and that is another rank each time: rank {} "
     "most often, in {:.0f} % of the steps; no rank is to blame";

@@ -176,10 +176,7 @@ TEST(Quotas, ThatHoldAllRanksBackHideNoSlowRank) {
   for (const std::int32_t pid : {1000, 2000, 3000, 4000})
     add_quota(trace, pid);
   const Diagnosis d = run_contention(trace);
-  std::vector<std::string> kinds;
-  for (const Finding& finding : d.findings)
-    kinds.push_back(finding.kind);
-  EXPECT_THAT(kinds, testing::UnorderedElementsAre("cpu_throttled", "slow_forward"));
+  EXPECT_THAT(kinds_of(d), testing::UnorderedElementsAre("cpu_throttled", "slow_forward"));
 }
 
 TEST(ProcessorUse, SwitchesThatDoNotFitAreHalved) {

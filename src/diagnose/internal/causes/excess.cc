@@ -100,6 +100,15 @@ std::vector<Outlier> find_outliers(const RankSeries& excess, const std::vector<b
   return found;
 }
 
+double mean_of_slowest(const RankSeries& values) {
+  std::vector<double> slowest = values.front();
+  for (const auto& series : values) {
+    for (std::size_t s = 0; s < slowest.size(); ++s)
+      slowest[s] = std::max(slowest[s], series[s]);
+  }
+  return stats::mean(slowest);
+}
+
 double concentration(const std::vector<double>& excess) {
   std::vector<double> positive;
   positive.reserve(excess.size());

@@ -36,6 +36,9 @@ using RankSeries = std::vector<std::vector<double>>;  // [rank][step]
                                                  const std::vector<bool>& known,
                                                  const ExcessOptions& options);
 
+/// Mean over the steps of the greatest value of all ranks.
+[[nodiscard]] double mean_of_slowest(const RankSeries& values);
+
 /// The share of the positive excess that the greatest fifth of the steps carries; 0 if there is
 /// none.
 [[nodiscard]] double concentration(const std::vector<double>& excess);

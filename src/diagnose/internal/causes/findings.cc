@@ -135,7 +135,7 @@ std::vector<SlowRank> stall_suspects(const Context& context, const RankSeries& e
     const double cost_ms =
         hot_ms * static_cast<double>(counts[r]) / static_cast<double>(excess[r].size());
     const double chance = rank_count * stats::chance_of_share(counts[r], total, excess.size());
-    if (hot_ms < kExcessMinMs || cost_ms < kStallCostShareMin * context.mean_step_ms ||
+    if (hot_ms < kExcessMinMs || cost_ms < kCostShareMin * context.mean_step_ms ||
         chance > kStallChanceMax)
       continue;
     known[r] = true;
@@ -454,7 +454,7 @@ void find_common_input(const Context& context, const Options& options,
                        std::vector<Finding>& findings) {
   // Preparing a batch is work that somebody must do; waiting for one is lost.
   const double share_min =
-      asleep_in_input(context) >= kMostShare ? kCommonInputWaitShareMin : kCommonInputShareMin;
+      asleep_in_input(context) >= kMostShare ? kCommonLossShareMin : kCommonInputShareMin;
   double least_ms = 1e300;
   double share = 1;
   for (const StepTimes& times : context.times) {
@@ -524,7 +524,7 @@ bool waits_least(const Lateness& lateness, std::size_t rank, double excess_ms,
   for (std::size_t r = 0; r < slower.size(); ++r) {
     if (!slower[r]) least_ms = std::min(least_ms, lateness.mean_wait_ms[r]);
   }
-  return lateness.mean_wait_ms[rank] <= least_ms + kWaitToleranceShare * excess_ms;
+  return lateness.mean_wait_ms[rank] <= least_ms + kToleranceShare * excess_ms;
 }
 
 void add_lateness(const Context& context, const Lateness& lateness, std::size_t rank,

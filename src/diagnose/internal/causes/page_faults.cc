@@ -4,8 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <map>
 
 #include "diagnose/internal/causes/findings.h"
 #include "diagnose/internal/steps/limits.h"
@@ -30,18 +28,6 @@ std::string shown(const Context& context, std::size_t r) {
                      use.user_ms);
 }
 
-/// Mean over the steps of the slowest rank's work.
-double slowest_ms(const RankSeries& work) {
-  double sum = 0;
-  for (std::size_t s = 0; s < work.front().size(); ++s) {
-    double most = 0;
-    for (const auto& series : work)
-      most = std::max(most, series[s]);
-    sum += most;
-  }
-  return sum / static_cast<double>(std::max<std::size_t>(work.front().size(), 1));
-}
-
 /// A step without faults. Where the ranks use up the processors of their host, all of the processor
 /// time that goes with faults is shared out; else the slowest rank of each step decides.
 double step_without_ms(const Context& context) {
@@ -56,9 +42,9 @@ double step_without_ms(const Context& context) {
                                 : 0;
   const bool is_full = is_on_one_host(context.job) && processors > 0 &&
                        processor_ms >= kNearlyAllShare * processors * context.mean_step_ms;
-  const double saved_ms =
-      is_full ? fault_ms / processors
-              : slowest_ms(work_series(context)) - slowest_ms(work_without_faults(context));
+  const double saved_ms = is_full ? fault_ms / processors
+                                  : mean_of_slowest(work_series(context)) -
+                                        mean_of_slowest(work_without_faults(context));
   return std::max(context.mean_step_ms - std::max(saved_ms, 0.0), 0.0);
 }
 
@@ -79,7 +65,7 @@ double fault_doubt_ms(const Context& context) {
     least = std::min(least, context.kernel.fault_ms(r));
     most = std::max(most, context.kernel.fault_ms(r));
   }
-  return most > least ? kWaitToleranceShare * (most - least) : 0;
+  return most > least ? kToleranceShare * (most - least) : 0;
 }
 
 std::optional<Finding> find_page_faults(const Context& context) {
@@ -89,9 +75,9 @@ std::optional<Finding> find_page_faults(const Context& context) {
       uses.ranks.begin(), uses.ranks.end(),
       [](const KernelUse& a, const KernelUse& b) { return a.fault_system_ms < b.fault_system_ms; });
   const double least_ms = least->fault_system_ms;
-  const double excess_min_ms = std::max(kExcessMinMs, kStallCostShareMin * context.mean_step_ms);
+  const double excess_min_ms = std::max(kExcessMinMs, kCostShareMin * context.mean_step_ms);
   const bool is_common =
-      least_ms >= std::max(kExcessMinMs, kCommonInputWaitShareMin * context.mean_step_ms);
+      least_ms >= std::max(kExcessMinMs, kCommonLossShareMin * context.mean_step_ms);
   Finding finding;
   finding.kind = "page_faults";
   std::vector<std::size_t> named;

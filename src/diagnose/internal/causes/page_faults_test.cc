@@ -73,18 +73,11 @@ Diagnosis run(const SyntheticJob& job, const std::vector<Use>& uses, double step
   return std::move(found).value();
 }
 
-std::vector<std::string> kinds(const Diagnosis& diagnosis) {
-  std::vector<std::string> out;
-  for (const Finding& finding : diagnosis.findings)
-    out.push_back(finding.kind);
-  return out;
-}
-
 TEST(PageFaults, RanksThatFaultAreNamedForItAndForNothingElse) {
   const Use clean{60, 0.5, 30}, faulting{2200, 17.6, 47.6};
   const Diagnosis d =
       run(slower({0, 35, 35, 35}), {clean, faulting, faulting, faulting}, kStepMs + 35);
-  ASSERT_THAT(kinds(d), ElementsAre("page_faults")) << verdict_text(d);
+  ASSERT_THAT(kinds_of(d), ElementsAre("page_faults")) << verdict_text(d);
   const Finding& finding = d.findings[0];
   EXPECT_THAT(finding.ranks, ElementsAre(1, 2, 3));
   EXPECT_NEAR(finding.cost_ms_per_step, 35, 4);
@@ -98,14 +91,14 @@ TEST(PageFaults, RanksThatFaultAreNamedForItAndForNothingElse) {
 TEST(PageFaults, OneRankThatFaultsIsNamed) {
   const Use clean{60, 0.5, 30};
   const Diagnosis d = run(slower({0, 0, 35, 0}), {clean, clean, {2200, 17.6, 47.6}, clean}, 79);
-  ASSERT_THAT(kinds(d), ElementsAre("page_faults")) << verdict_text(d);
+  ASSERT_THAT(kinds_of(d), ElementsAre("page_faults")) << verdict_text(d);
   EXPECT_THAT(d.findings[0].ranks, ElementsAre(2));
 }
 
 TEST(PageFaults, AllRanksAlikeAreToldTogether) {
   const Use faulting{1500, 12, 40};
   const Diagnosis d = run(SyntheticJob{.step_count = 200}, std::vector<Use>(4, faulting), kStepMs);
-  ASSERT_THAT(kinds(d), ElementsAre("page_faults")) << verdict_text(d);
+  ASSERT_THAT(kinds_of(d), ElementsAre("page_faults")) << verdict_text(d);
   EXPECT_THAT(d.findings[0].ranks, ElementsAre(0, 1, 2, 3));
   EXPECT_THAT(d.findings[0].evidence, Contains(HasSubstr("its user time is not known")));
   EXPECT_THAT(d.findings[0].evidence, Contains(HasSubstr("a step would take at most")));
@@ -113,27 +106,28 @@ TEST(PageFaults, AllRanksAlikeAreToldTogether) {
 
 TEST(PageFaults, SystemTimeWithoutFaultsIsNone) {
   const Use calls{20, 15, 30};
-  EXPECT_THAT(kinds(run(SyntheticJob{.step_count = 200}, std::vector<Use>(4, calls), kStepMs)),
+  EXPECT_THAT(kinds_of(run(SyntheticJob{.step_count = 200}, std::vector<Use>(4, calls), kStepMs)),
               ElementsAre());
 }
 
 TEST(PageFaults, LittleIsNoFinding) {
   const Use clean{60, 0.5, 30}, little{180, 1.5, 31};
-  EXPECT_THAT(kinds(run(SyntheticJob{.step_count = 200}, {clean, little, clean, little}, kStepMs)),
-              ElementsAre());
+  EXPECT_THAT(
+      kinds_of(run(SyntheticJob{.step_count = 200}, {clean, little, clean, little}, kStepMs)),
+      ElementsAre());
 }
 
 TEST(PageFaults, ARankThatComputesMoreIsStillBlamed) {
   const Use clean{60, 0.5, 30}, busy{60, 0.5, 65};
   const Diagnosis d = run(slower({0, 35, 0, 0}), {clean, busy, clean, clean}, 79);
-  ASSERT_THAT(kinds(d), ElementsAre("slow_forward")) << verdict_text(d);
+  ASSERT_THAT(kinds_of(d), ElementsAre("slow_forward")) << verdict_text(d);
   EXPECT_THAT(d.findings[0].ranks, ElementsAre(1));
 }
 
 TEST(PageFaults, ARankThatComputesMoreIsBlamedBesideOnesThatFault) {
   const Use clean{60, 0.5, 30}, busy{60, 0.5, 90}, faulting{2200, 17.6, 47.6};
   const Diagnosis d = run(slower({0, 60, 35, 35}), {clean, busy, faulting, faulting}, kStepMs + 60);
-  ASSERT_THAT(kinds(d), ::testing::UnorderedElementsAre("slow_forward", "page_faults"))
+  ASSERT_THAT(kinds_of(d), ::testing::UnorderedElementsAre("slow_forward", "page_faults"))
       << verdict_text(d);
   for (const Finding& finding : d.findings) {
     if (finding.kind == "slow_forward")
@@ -148,12 +142,12 @@ TEST(PageFaults, AnExcessThatTheirPriceMayExplainNamesNobody) {
   // Seven milliseconds more than the faults cost.
   const Diagnosis d =
       run(slower({0, 42, 35, 35}), {clean, faulting, faulting, faulting}, kStepMs + 42);
-  EXPECT_THAT(kinds(d), ElementsAre("page_faults")) << verdict_text(d);
+  EXPECT_THAT(kinds_of(d), ElementsAre("page_faults")) << verdict_text(d);
 }
 
 TEST(PageFaults, WithoutCountersOrPriceNothingIsSaid) {
   const Use clean{60, 0.5, 30}, faulting{2200, 17.6, 47.6};
-  EXPECT_THAT(kinds(run(slower({}), {clean, faulting, faulting}, kStepMs)), ElementsAre())
+  EXPECT_THAT(kinds_of(run(slower({}), {clean, faulting, faulting}, kStepMs)), ElementsAre())
       << "one rank has no counters";
   trace::Trace trace = make_trace(slower({}));
   add_counters(trace, {clean, faulting, faulting, faulting}, kStepMs);
@@ -161,7 +155,7 @@ TEST(PageFaults, WithoutCountersOrPriceNothingIsSaid) {
     trace.metadata["kansoku.page_fault_ns"] = price;
     const auto found = diagnose(trace, {});
     ASSERT_TRUE(found);
-    EXPECT_THAT(kinds(*found), ElementsAre()) << price;
+    EXPECT_THAT(kinds_of(*found), ElementsAre()) << price;
   }
 }
 
