@@ -576,6 +576,32 @@ void split_samples(trace::Trace& trace, std::string_view function,
   }
 }
 
+void add_limits(trace::Trace& trace, std::int32_t pid, std::string_view cpus,
+                std::uint64_t cpu_count, std::uint64_t host_count) {
+  for (std::size_t i = 0; i < trace.tracks.size(); ++i) {
+    if (trace.tracks[i].tid != pid) continue;
+    trace.instants.time_ns.push_back(trace.begin_ns);
+    trace.instants.track.push_back({static_cast<std::uint32_t>(i)});
+    trace.instants.name.push_back(trace.strings.intern("limits"));
+    trace.instants.category.push_back(trace.strings.intern("host"));
+    trace.instants.arg_begin.push_back(static_cast<std::uint32_t>(trace.args.size()));
+    trace.instants.arg_count.push_back(3);
+    trace::ArgValue arg;
+    arg.kind = trace::ArgValue::Kind::kString;
+    arg.key = trace.strings.intern("cpus");
+    arg.text = trace.strings.intern(cpus);
+    trace.args.push_back(arg);
+    arg.kind = trace::ArgValue::Kind::kUint;
+    arg.key = trace.strings.intern("cpu_count");
+    arg.u64 = cpu_count;
+    trace.args.push_back(arg);
+    arg.key = trace.strings.intern("host_count");
+    arg.u64 = host_count;
+    trace.args.push_back(arg);
+    return;
+  }
+}
+
 std::vector<std::string> kinds_of(const Diagnosis& diagnosis) {
   std::vector<std::string> kinds;
   for (const Finding& finding : diagnosis.findings)

@@ -66,6 +66,10 @@ struct SyntheticJob {
 
 [[nodiscard]] trace::Trace make_trace(const SyntheticJob& job);
 
+/// Adds the processors that process `pid` may use, as a recorder does.
+void add_limits(trace::Trace& trace, std::int32_t pid, std::string_view cpus,
+                std::uint64_t cpu_count, std::uint64_t host_count = 8);
+
 /// The kinds of the findings, in their order.
 [[nodiscard]] std::vector<std::string> kinds_of(const Diagnosis& diagnosis);
 

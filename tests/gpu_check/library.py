@@ -85,7 +85,8 @@ def torch():
     total = sum(row["total_us"] or 0 for row in rows(report, "kernels"))
     check("torch_launches", got == program.get("kernels"), f"{got} kernels, {program.get('kernels')} by its profiler")
     mine = program.get("kernel_us", 0)
-    check("torch_times", 0 < total and mine > 0, f"{total:.1f} us, {mine:.1f} us by its profiler: {total / mine if mine else 0:.3f}")
+    # Events lie around a kernel, so no sum of theirs is shorter than the kernels themselves.
+    check("torch_times", 0 < 0.98 * mine <= total, f"{total:.1f} us, {mine:.1f} us by its profiler: {total / mine if mine else 0:.3f}")
 
 
 if "torch" in sys.argv:

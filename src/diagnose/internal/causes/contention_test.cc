@@ -47,31 +47,6 @@ trace::Trace starved(double ms, std::int32_t by, SyntheticJob job = {}, std::int
   return trace;
 }
 
-void add_limits(trace::Trace& trace, std::int32_t pid, const char* cpus, std::uint64_t cpu_count) {
-  for (std::size_t i = 0; i < trace.tracks.size(); ++i) {
-    if (trace.tracks[i].tid != pid) continue;
-    trace.instants.time_ns.push_back(trace.begin_ns);
-    trace.instants.track.push_back({static_cast<std::uint32_t>(i)});
-    trace.instants.name.push_back(trace.strings.intern("limits"));
-    trace.instants.category.push_back(trace.strings.intern("host"));
-    trace.instants.arg_begin.push_back(static_cast<std::uint32_t>(trace.args.size()));
-    trace.instants.arg_count.push_back(3);
-    trace::ArgValue arg;
-    arg.kind = trace::ArgValue::Kind::kString;
-    arg.key = trace.strings.intern("cpus");
-    arg.text = trace.strings.intern(cpus);
-    trace.args.push_back(arg);
-    arg.kind = trace::ArgValue::Kind::kUint;
-    arg.key = trace.strings.intern("cpu_count");
-    arg.u64 = cpu_count;
-    trace.args.push_back(arg);
-    arg.key = trace.strings.intern("host_count");
-    arg.u64 = 8;
-    trace.args.push_back(arg);
-    return;
-  }
-}
-
 Diagnosis run_contention(const trace::Trace& trace) {
   return diagnose(trace, {}).value();
 }

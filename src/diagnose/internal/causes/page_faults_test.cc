@@ -88,6 +88,19 @@ TEST(PageFaults, RanksThatFaultAreNamedForItAndForNothingElse) {
   EXPECT_THAT(finding.evidence, Contains(HasSubstr("MALLOC_TRIM_THRESHOLD_")));
 }
 
+// Four ranks that use all of two processors: 17.6 + 17.6 ms of each of three are shared by both.
+TEST(PageFaults, OnAFullHostAllOfTheirTimeIsShared) {
+  const Use clean{60, 0.5, 30}, faulting{2200, 17.6, 47.6};
+  trace::Trace trace = make_trace(slower({0, 35, 35, 35}));
+  add_counters(trace, {clean, faulting, faulting, faulting}, kStepMs + 35);
+  for (const std::int32_t pid : {1000, 2000, 3000, 4000})
+    add_limits(trace, pid, "0-1", 2, 2);
+  const auto d = diagnose(trace, {});
+  ASSERT_TRUE(d);
+  ASSERT_THAT(kinds_of(*d), ElementsAre("page_faults"));
+  EXPECT_NEAR(d->findings[0].cost_ms_per_step, 3 * 35.2 / 2, 2);
+}
+
 TEST(PageFaults, OneRankThatFaultsIsNamed) {
   const Use clean{60, 0.5, 30};
   const Diagnosis d = run(slower({0, 0, 35, 0}), {clean, clean, {2200, 17.6, 47.6}, clean}, 79);
