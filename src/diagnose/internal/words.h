@@ -159,9 +159,8 @@ inline constexpr char kAdviceFaults[] =
     "or "
     "huge pages";
 inline constexpr char kFaultsMayExplain[] =
-    "rank {} works {:.1f} ms per step longer than its peers without what page faults cost; {:.1f} "
-    "ms "
-    "of that price are not certain, so it is not named";
+    "less what page faults cost, rank {} works {:.1f} ms per step longer than its peers; that cost "
+    "is known to {:.1f} ms only, so the rank is not named";
 
 // All ranks.
 inline constexpr char kFewStepsCarry[] =
