@@ -104,7 +104,7 @@ def sentence(job, finding):
     where = f" in {finding['function']}" if finding["function"] else ""
     verdict = f" ({finding['verdict']})" if finding.get("verdict") else ""
     return (f"{finding['kind']}{verdict} rank {finding['ranks']}{where}, {finding['cost_ms_per_step']:.1f} ms, "
-            f"confidence {finding['confidence']:.2f} [{job}]")
+            f"{kit.basis(finding)} [{job}]")
 
 
 def problems(scenarios):

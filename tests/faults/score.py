@@ -3,6 +3,8 @@
 import itertools
 import statistics
 
+import kit
+
 
 def count(results, word):
     judged = [r[word] for r in results if word in r]
@@ -10,12 +12,8 @@ def count(results, word):
 
 
 def with_interval(results):
-    """"19 of 20 (0.76 to 0.99)": how many are right, with Wilson's 95 % interval of the share (Wilson 1927)."""
-    n = len(results)
-    share, z = sum(r["right"] for r in results) / n, 1.96
-    middle, half = share + z * z / (2 * n), z * (share * (1 - share) / n + z * z / (4 * n * n)) ** 0.5
-    low, high = (max(0.0, (middle - half) / (1 + z * z / n)), min(1.0, (middle + half) / (1 + z * z / n)))
-    return f"{count(results, 'right')} ({low:.2f} to {high:.2f})"
+    """"19 of 20 (0.76 to 0.99)": how many are right, with the interval of the share."""
+    return f"{count(results, 'right')} ({kit.interval(sum(r['right'] for r in results), len(results))})"
 
 
 def median(values, form):

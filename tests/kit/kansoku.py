@@ -41,6 +41,11 @@ def answer(kansoku, *arguments, good=(0, 10, 11), **options):
     return json.loads(done.stdout)
 
 
+def basis(finding):
+    """The confidence of a finding, in words; an observation has none."""
+    return "observed" if finding["confidence"] is None else f"{finding['confidence']:.2f}"
+
+
 def record_command(kansoku, trace, *options, of=(), pids=()):
     """The command line that records a command (`of`) or processes."""
     targets = [word for pid in pids for word in ("-p", str(pid))]

@@ -2,6 +2,13 @@
 """Tables in Markdown."""
 
 
+def interval(right, count):
+    """Wilson's 95 % interval of a share (Wilson 1927), as "0.76 to 0.99"."""
+    share, z = right / count, 1.96
+    middle, half = share + z * z / (2 * count), z * (share * (1 - share) / count + z * z / (4 * count * count)) ** 0.5
+    return f"{max(0.0, (middle - half) / (1 + z * z / count)):.2f} to {min(1.0, (middle + half) / (1 + z * z / count)):.2f}"
+
+
 class Table:
     """Printed row by row; counts the rows that are wrong, and keeps its text for those who go on later."""
 
