@@ -38,7 +38,7 @@ TEST(HostReader, CountsTheMainThreadsFaults) {
   ASSERT_TRUE(before.at(self).main_thread.has_value());
   EXPECT_FALSE(before.at(-1).main_thread.has_value());
   EXPECT_FALSE(before.at(self).resident_bytes.has_value());
-  ASSERT_TRUE(sys::page_fault_ns().has_value());  // touches 512 pages three times
+  ASSERT_TRUE(sys::page_fault_ns().has_value());  // touches 512 pages five times
   const auto after = read();
   EXPECT_GE(after.at(self).main_thread->minor_faults,
             before.at(self).main_thread->minor_faults + std::uint64_t{3 * 512});

@@ -9,12 +9,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace kansoku::sys {
 namespace {
 
 constexpr std::size_t kPages = 512;
-constexpr int kRounds = 3;
+constexpr int kRounds = 5;
 
 struct Use {
   std::int64_t faults{0}, ns{0};
@@ -37,8 +38,8 @@ std::optional<double> one_round(std::size_t page_bytes) {
   const Use before = use_of_thread();
   for (std::size_t page = 0; page < kPages; ++page)
     first[page * page_bytes] = 1;
-  const Use after = use_of_thread();
   ::munmap(memory, bytes);
+  const Use after = use_of_thread();
   const std::int64_t faults = after.faults - before.faults;
   if (faults < static_cast<std::int64_t>(kPages) || after.ns <= before.ns) return std::nullopt;
   return static_cast<double>(after.ns - before.ns) / static_cast<double>(faults);
@@ -48,12 +49,14 @@ std::optional<double> one_round(std::size_t page_bytes) {
 
 std::optional<double> page_fault_ns() {
   const long page_bytes = ::sysconf(_SC_PAGESIZE);
-  std::optional<double> least;
+  std::vector<double> rounds;
   for (int round = 0; round < kRounds && page_bytes > 0; ++round) {
-    const auto ns = one_round(static_cast<std::size_t>(page_bytes));
-    if (ns) least = least ? std::min(*least, *ns) : *ns;
+    if (const auto ns = one_round(static_cast<std::size_t>(page_bytes))) rounds.push_back(*ns);
   }
-  return least;
+  if (rounds.empty()) return std::nullopt;
+  const auto middle = rounds.begin() + static_cast<std::ptrdiff_t>(rounds.size() / 2);
+  std::nth_element(rounds.begin(), middle, rounds.end());
+  return *middle;
 }
 
 }  // namespace kansoku::sys

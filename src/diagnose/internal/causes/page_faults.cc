@@ -76,13 +76,16 @@ std::optional<Finding> find_page_faults(const Context& context) {
       [](const KernelUse& a, const KernelUse& b) { return a.fault_system_ms < b.fault_system_ms; });
   const double least_ms = least->fault_system_ms;
   const double excess_min_ms = std::max(kExcessMinMs, kCostShareMin * context.mean_step_ms);
-  const bool is_common =
-      least_ms >= std::max(kExcessMinMs, kCommonLossShareMin * context.mean_step_ms);
+  const bool is_common = least_ms >= std::max(kExcessMinMs, kOthersShareMin * context.mean_step_ms);
   Finding finding;
   finding.kind = "page_faults";
   std::vector<std::size_t> named;
   for (std::size_t r = 0; r < uses.ranks.size(); ++r) {
-    if (is_common || uses.ranks[r].fault_system_ms - least_ms >= excess_min_ms) named.push_back(r);
+    const KernelUse& use = uses.ranks[r];
+    // The price of a fault may be wrong: the rank's system time has to be longer, too.
+    const bool is_more = use.fault_system_ms - least_ms >= excess_min_ms &&
+                         use.system_ms - least->system_ms >= excess_min_ms;
+    if (is_common || is_more) named.push_back(r);
   }
   if (named.empty()) return std::nullopt;
   for (const std::size_t r : named)
@@ -90,7 +93,7 @@ std::optional<Finding> find_page_faults(const Context& context) {
   const double without_ms = step_without_ms(context);
   finding.cost_ms_per_step = context.mean_step_ms - without_ms;
   finding.share = finding.cost_ms_per_step / context.mean_step_ms;
-  finding.confidence = finding.rank_confidence = 1;
+  finding.basis = Basis::kObservation;
   std::stable_sort(named.begin(), named.end(), [&](std::size_t a, std::size_t b) {
     return uses.ranks[a].faults > uses.ranks[b].faults;
   });

@@ -102,8 +102,9 @@ double measured_price_us(const trace::Trace& trace) {
   return ns && *ns > 0 && *ns < kPriceMaxNs ? static_cast<double>(*ns) / 1e3 : 0;
 }
 
-/// Milliseconds of user time a fault, by ranks of equal work.
-std::optional<double> user_slope(const std::vector<KernelUse>& ranks) {
+/// Milliseconds of a rank's time a fault, by ranks of equal work: the lower quartile of the slopes
+/// between two, since whoever works more takes longer and faults more for that.
+std::optional<double> slope_of(const std::vector<KernelUse>& ranks, double KernelUse::*time_ms) {
   double least = 1e300, most = 0;
   for (const KernelUse& use : ranks) {
     least = std::min(least, use.faults);
@@ -115,10 +116,10 @@ std::optional<double> user_slope(const std::vector<KernelUse>& ranks) {
   for (const KernelUse& a : ranks) {
     for (const KernelUse& b : ranks) {
       if (b.faults - a.faults >= apart)
-        slopes.push_back((b.user_ms - a.user_ms) / (b.faults - a.faults));
+        slopes.push_back((b.*time_ms - a.*time_ms) / (b.faults - a.faults));
     }
   }
-  return stats::median(slopes);
+  return stats::quantile(slopes, 0.25);
 }
 
 }  // namespace
@@ -126,22 +127,26 @@ std::optional<double> user_slope(const std::vector<KernelUse>& ranks) {
 KernelUses read_kernel_use(const trace::Trace& trace, const JobData& job, const StepTable& steps,
                            double mean_step_ms) {
   KernelUses out;
-  const double price_us = measured_price_us(trace);
-  if (steps.count() == 0 || !(mean_step_ms > 0) || !(price_us > 0)) return out;
-  double system_ms = 0, faults = 0;
+  const double measured_us = measured_price_us(trace);
+  if (steps.count() == 0 || !(mean_step_ms > 0) || !(measured_us > 0)) return out;
   for (const Spans& spans : read_spans(trace, job, steps)) {
-    auto use = use_of(spans, mean_step_ms * kNsPerMs);
+    const auto use = use_of(spans, mean_step_ms * kNsPerMs);
     // Counters of some ranks alone compare none.
     if (!use) return {};
-    const double priced_ms = use->faults * price_us / 1e3;
-    use->fault_system_ms = priced_ms >= kMostShare * use->system_ms ? use->system_ms : priced_ms;
-    system_ms += use->fault_system_ms;
-    faults += use->faults;
     out.ranks.push_back(*use);
+  }
+  const double price_ms =
+      std::max(slope_of(out.ranks, &KernelUse::system_ms).value_or(0), measured_us / 1e3);
+  double system_ms = 0, faults = 0;
+  for (KernelUse& use : out.ranks) {
+    const double priced_ms = use.faults * price_ms;
+    use.fault_system_ms = priced_ms >= kMostShare * use.system_ms ? use.system_ms : priced_ms;
+    system_ms += use.fault_system_ms;
+    faults += use.faults;
   }
   if (!(faults > 0)) return out;
   out.fault_us = system_ms * 1e3 / faults;
-  const auto slope = user_slope(out.ranks);
+  const auto slope = slope_of(out.ranks, &KernelUse::user_ms);
   out.knows_user = slope.has_value();
   out.fault_user_us = std::clamp(slope.value_or(0) * 1e3, 0.0, kFaultUserRatioMax * out.fault_us);
   for (KernelUse& use : out.ranks)
