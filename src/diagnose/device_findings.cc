@@ -83,6 +83,7 @@ Finding finding_from(const DeviceFinding& found, const Diagnosis& job) {
   Finding out;
   out.kind = found.kind;
   out.detail = found.detail;
+  out.basis = Basis::kObservation;
   out.ranks = found.ranks;
   if (out.ranks.empty() && job.rank_numbers.size() == 1) out.ranks = job.rank_numbers;
   out.share = std::clamp(found.share.value_or(0), 0.0, 1.0);

@@ -177,6 +177,8 @@ TEST(DeviceFindingsTest, NoConfidenceIsWrittenWhereNoTestWasMade) {
   const Json findings = to_json(job).at("findings");
   EXPECT_EQ(findings.at(0).at("detail").as_string(), "pageable");
   EXPECT_TRUE(findings.at(0).at("confidence").is_null());
+  EXPECT_EQ(findings.at(0).at("basis").as_string(), "observation");
+  EXPECT_EQ(findings.at(1).at("basis").as_string(), "test");
   EXPECT_EQ(findings.at(1).at("detail").as_string(), "");
   EXPECT_DOUBLE_EQ(findings.at(1).at("confidence").as_double(), 1);
 }

@@ -44,6 +44,12 @@ struct Options {
   std::uint32_t heat_column_count_max{400};
 };
 
+/// Ground that a finding stands on.
+enum class Basis : std::uint8_t {
+  kTest,         // a statistical one, of which the confidence is
+  kObservation,  // a state or a sum that was seen: its confidence is unknown, and written as none
+};
+
 struct Finding {
   std::string kind;  // slow_input slow_forward slow_backward slow_optimizer slow_other asymmetry
                      // cpu_contention common_input hang stopped
@@ -55,18 +61,19 @@ struct Finding {
   std::string phase;     // the phase that holds the excess; empty for hang and stopped
   std::string function;  // empty: not located
   std::string file;
-  std::uint32_t line{0};            // 0 = unknown
-  std::vector<std::string> stack;   // outermost first, ends with `function`
-  double cost_ms_per_step{0};       // of a job without steps: in each kWindowMs
-  double share{0};                  // cost / mean step; 1 for hang and stopped
-  double confidence{0};             // of rank and function together
-  double rank_confidence{0};        // of the rank alone
+  std::uint32_t line{0};           // 0 = unknown
+  std::vector<std::string> stack;  // outermost first, ends with `function`
+  double cost_ms_per_step{0};      // of a job without steps: in each kWindowMs
+  double share{0};                 // cost / mean step; 1 for hang and stopped
+  Basis basis{Basis::kTest};
+  double confidence{0};             // by a test: of rank and function together
+  double rank_confidence{0};        // by a test: of the rank alone
   std::optional<double> explained;  // M: the part of the slow-down that goes with this suspect
   std::string verdict;  // of a hang: missing_rank mismatched_collective dead_process stuck_device
                         // stuck_input deadlock; else empty
   std::vector<std::string> evidence;
 
-  /// Told by a device's work: a sum, of which no test was made, so confidences are unknown.
+  /// Told by a device's work: a sum, so an observation.
   [[nodiscard]] bool is_of_device() const { return !detail.empty(); }
 };
 

@@ -100,7 +100,8 @@ class DumpAnalysis {
   void add_waiters(const std::vector<std::int32_t>& ranks, Finding& finding) const;
   void locate(std::int32_t rank, Finding& finding) const;
   [[nodiscard]] double waiting_ms() const;
-  [[nodiscard]] double reaching_share(const std::set<std::int32_t>& culprits) const;
+  [[nodiscard]] std::size_t reaching_count(const std::set<std::int32_t>& culprits) const;
+  [[nodiscard]] std::size_t waiting_count() const;
 
   std::span<const FlightDump> dumps_;
   std::map<std::int32_t, Rank> ranks_;
@@ -253,7 +254,6 @@ void DumpAnalysis::find_mismatches(Diagnosis& out) const {
     }
     std::sort(finding.ranks.begin(), finding.ranks.end());
     locate(finding.ranks.front(), finding);
-    finding.confidence = finding.rank_confidence = is_even ? 0.5 : 1;
     finding.evidence.insert(
         finding.evidence.begin(),
         fmt::format(words::kDifferentCalls, key.second, group_text(*calls.front().second)));
@@ -443,8 +443,8 @@ void DumpAnalysis::add_board(const std::set<std::int32_t>& culprits, Diagnosis& 
     out.view.hang_groups.push_back(std::move(group));
 }
 
-/// Share of the waiting ranks whose waiting leads to the culprits, directly or over others.
-double DumpAnalysis::reaching_share(const std::set<std::int32_t>& culprits) const {
+/// Number of the waiting ranks whose waiting leads to the culprits, directly or over others.
+std::size_t DumpAnalysis::reaching_count(const std::set<std::int32_t>& culprits) const {
   std::set<std::int32_t> reached = culprits;
   for (bool grows = true; grows;) {
     grows = false;
@@ -456,13 +456,16 @@ double DumpAnalysis::reaching_share(const std::set<std::int32_t>& culprits) cons
       if (leads_there) grows = reached.insert(number).second;
     }
   }
-  std::size_t waiting = 0, leading = 0;
-  for (const auto& [number, rank] : ranks_) {
-    if (rank.wait.entry == nullptr) continue;
-    ++waiting;
-    leading += reached.contains(number) ? 1 : 0;
-  }
-  return waiting == 0 ? 1 : static_cast<double>(leading) / static_cast<double>(waiting);
+  return static_cast<std::size_t>(
+      std::count_if(ranks_.begin(), ranks_.end(), [&](const auto& of_number) {
+        return of_number.second.wait.entry != nullptr && reached.contains(of_number.first);
+      }));
+}
+
+std::size_t DumpAnalysis::waiting_count() const {
+  return static_cast<std::size_t>(
+      std::count_if(ranks_.begin(), ranks_.end(),
+                    [](const auto& of_number) { return of_number.second.wait.entry != nullptr; }));
 }
 
 Result<Diagnosis> DumpAnalysis::run() {
@@ -482,16 +485,17 @@ Result<Diagnosis> DumpAnalysis::run() {
   std::set<std::int32_t> culprits;
   for (const Finding& finding : out.findings)
     culprits.insert(finding.ranks.begin(), finding.ranks.end());
-  const double reaching = reaching_share(culprits);
+  const std::size_t reaching = reaching_count(culprits);
   add_board(culprits, out);
   for (Finding& finding : out.findings) {
     finding.cost_ms_per_step = waiting_ms();
     finding.share = 1;
-    if (finding.confidence == 0) finding.confidence = finding.rank_confidence = reaching;
+    finding.basis = Basis::kObservation;
+    if (waiting_count() > 0)
+      finding.evidence.push_back(fmt::format(words::kWaitsLeadThere, reaching, waiting_count()));
   }
-  std::size_t waiting = 0;
+  const std::size_t waiting = waiting_count();
   for (const auto& [number, rank] : ranks_) {
-    if (rank.wait.entry != nullptr) ++waiting;
     if (!culprits.empty() && rank.wait.entry != nullptr && !culprits.contains(number))
       out.victims.push_back(number);
   }

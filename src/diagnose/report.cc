@@ -41,6 +41,7 @@ Json steps_json(const Diagnosis& diagnosis) {
 }
 
 Json finding_json(const Finding& finding) {
+  const bool is_test = finding.basis == Basis::kTest;
   return Json::object()
       .set("kind", finding.kind)
       .set("detail", finding.detail)
@@ -52,9 +53,9 @@ Json finding_json(const Finding& finding) {
       .set("stack", Json::array_of(finding.stack))
       .set("cost_ms_per_step", rounded(finding.cost_ms_per_step))
       .set("share", rounded(finding.share))
-      .set("confidence", finding.is_of_device() ? Json() : Json(rounded(finding.confidence)))
-      .set("rank_confidence",
-           finding.is_of_device() ? Json() : Json(rounded(finding.rank_confidence)))
+      .set("basis", is_test ? "test" : "observation")
+      .set("confidence", is_test ? Json(rounded(finding.confidence)) : Json())
+      .set("rank_confidence", is_test ? Json(rounded(finding.rank_confidence)) : Json())
       .set("explained", optional_json(finding.explained))
       .set("verdict", finding.verdict)
       .set("evidence", Json::array_of(finding.evidence));
@@ -127,19 +128,21 @@ std::string finding_text(const Finding& finding, const Diagnosis& diagnosis,
                           : finding.ranks.empty() || finding.ranks.size() == rank_count
                               ? words::kAllRanks
                               : fmt::format("rank {}", fmt::join(finding.ranks, ", "));
+  const std::string basis = finding.basis == Basis::kObservation
+                                ? words::kObserved
+                                : fmt::format(words::kConfidence, finding.confidence);
   std::string text;
   if (is_stuck) {
     text = fmt::format(words::kStandsStill, who, finding.kind,
                        finding.verdict.empty() ? "" : " (" + finding.verdict + ")",
-                       finding.cost_ms_per_step / 1000, finding.confidence);
+                       finding.cost_ms_per_step / 1000, basis);
   } else if (finding.is_of_device()) {
     text = device_text(finding, diagnosis, who);
   } else if (diagnosis.has_windows()) {
-    text =
-        fmt::format(words::kCostOfTime, who, finding.kind, finding.share * 100, finding.confidence);
+    text = fmt::format(words::kCostOfTime, who, finding.kind, finding.share * 100, basis);
   } else {
     text = fmt::format(words::kCostPerStep, who, finding.kind, finding.cost_ms_per_step,
-                       finding.share * 100, finding.confidence);
+                       finding.share * 100, basis);
   }
   if (!finding.function.empty() || !finding.phase.empty() || is_stuck)
     text += fmt::format(words::kInFunction, shown_place(finding, folder));

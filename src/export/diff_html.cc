@@ -54,10 +54,6 @@ std::string lines_html(const Json& lines, std::string_view css_class) {
   return out + "</ul>";
 }
 
-std::string figure(const std::string& value, const std::string& name) {
-  return "<div><b>" + escape(value) + "</b><span>" + escape(name) + "</span></div>";
-}
-
 std::string side_text(const Json& side) {
   const std::int64_t ranks = side.at("ranks").as_int();
   return fmt::format("{} steps{}", side.at("steps").as_int(),

@@ -150,10 +150,14 @@ std::string stack_html(const Json& stack) {
   return out + "</div>";
 }
 
+/// The confidence, or that a finding is an observation, which has none.
+std::string basis_html(const Json& finding, std::string_view name) {
+  return finding.at("confidence").is_number()
+             ? figure(fmt::format("{:.0f} %", number_of(finding, "confidence") * 100), name)
+             : figure("observed", "basis");
+}
+
 std::string figures_html(const Json& finding, bool is_of_windows) {
-  const auto figure = [](std::string_view value, std::string_view name) {
-    return fmt::format("<div><b>{}</b><span>{}</span></div>", escape(value), escape(name));
-  };
   const std::string kind = text_of(finding, "kind");
   if (kind == "hang" || kind == "stopped") {
     const std::string verdict = text_of(finding, "verdict");
@@ -161,8 +165,7 @@ std::string figures_html(const Json& finding, bool is_of_windows) {
     return "<div class=\"figures\">" + figure(shown, "verdict") +
            figure(fmt::format("{:.1f} s", number_of(finding, "cost_ms_per_step") / 1000),
                   "standing still for") +
-           figure(fmt::format("{:.0f} %", number_of(finding, "confidence") * 100), "confidence") +
-           "</div>";
+           basis_html(finding, "confidence") + "</div>";
   }
   const std::string explained =
       finding.at("explained").is_number()
@@ -176,17 +179,13 @@ std::string figures_html(const Json& finding, bool is_of_windows) {
   return "<div class=\"figures\">" + cost +
          figure(fmt::format("{:.0f} %", number_of(finding, "share") * 100),
                 is_of_windows ? "of the time" : "of the step") +
-         figure(fmt::format("{:.0f} %", number_of(finding, "confidence") * 100),
-                is_of_windows ? "confidence (bootstrap over windows)"
-                              : "confidence (bootstrap over steps)") +
+         basis_html(finding, is_of_windows ? "confidence (bootstrap over windows)"
+                                           : "confidence (bootstrap over steps)") +
          explained + figure(kind, "kind") + "</div>";
 }
 
 /// A device's work has a sum, and no test was made.
 std::string device_figures_html(const Json& finding, bool has_steps) {
-  const auto figure = [](std::string_view value, std::string_view name) {
-    return fmt::format("<div><b>{}</b><span>{}</span></div>", escape(value), escape(name));
-  };
   const double share = number_of(finding, "share");
   std::string out = "<div class=\"figures\">";
   if (has_steps && share > 0)

@@ -54,6 +54,18 @@ TEST(HtmlReport, PutsTheVerdictInWordsOnTop) {
   EXPECT_THAT(html, HasSubstr("<div class=\"leaf\">  Data.__getitem__</div>"));
 }
 
+TEST(HtmlReport, AnObservationHasNoConfidence) {
+  EXPECT_THAT(report(diagnosis(Json::array().push(finding("work")))),
+              HasSubstr("<div><b>100 %</b><span>confidence"));
+  for (const char* kind : {"page_faults", "hang"}) {
+    Json of = finding("work");
+    of.set("kind", kind).set("confidence", Json());
+    const std::string html = report(diagnosis(Json::array().push(of)));
+    EXPECT_THAT(html, HasSubstr("<div><b>observed</b><span>basis</span></div>"));
+    EXPECT_THAT(html, Not(HasSubstr("<span>confidence")));
+  }
+}
+
 TEST(HtmlReport, SaysOfEachKindWhatItIs) {
   const auto title = [](const char* kind, bool is_single = false) {
     Json of = finding("work");

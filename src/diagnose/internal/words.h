@@ -23,9 +23,11 @@ inline constexpr char kJobsLine[] = "{} jobs in the recording\n";
 inline constexpr char kNoSingleRank[] = "no single rank";
 inline constexpr char kTheProcess[] = "the process";
 inline constexpr char kAllRanks[] = "all ranks";
-inline constexpr char kStandsStill[] = "{}: {}{} for {:.1f} s, confidence {:.2f}\n";
-inline constexpr char kCostOfTime[] = "{}: {}, {:.0f} % of the time, confidence {:.2f}\n";
-inline constexpr char kCostPerStep[] = "{}: {}, {:.1f} ms per step ({:.0f} %), confidence {:.2f}\n";
+inline constexpr char kStandsStill[] = "{}: {}{} for {:.1f} s, {}\n";
+inline constexpr char kCostOfTime[] = "{}: {}, {:.0f} % of the time, {}\n";
+inline constexpr char kCostPerStep[] = "{}: {}, {:.1f} ms per step ({:.0f} %), {}\n";
+inline constexpr char kConfidence[] = "confidence {:.2f}";
+inline constexpr char kObserved[] = "observed";
 inline constexpr char kOfDevice[] = "{}: {} ({})\n";
 inline constexpr char kOfDeviceTime[] = "{}: {} ({}), {:.0f} % of the time\n";
 inline constexpr char kOfDeviceStep[] = "{}: {} ({}), {:.1f} ms per step ({:.0f} %)\n";
@@ -62,6 +64,7 @@ inline constexpr char kOnCpuStopped[] = ": a signal stopped the process";
 inline constexpr char kOnCpuSleeps[] = ": the thread sleeps";
 inline constexpr char kOnCpuComputes[] = ": the thread computes";
 inline constexpr char kStackSamples[] = "stack samples put {:.1f} ms {} more into {}";
+inline constexpr char kMostlyBelow[] = ", most of it in {}, which it calls";
 inline constexpr char kNotLocated[] = "{}: {}";
 inline constexpr char kNoStackSamples[] = "no stack samples";
 inline constexpr char kSamplesDisagree[] = "stack samples do not agree on a function";
@@ -250,6 +253,8 @@ inline constexpr char kWaitsForRank[] = "rank {} waits in {} {} of {} for rank {
 inline constexpr char kAdviceOrder[] =
     "next: make these ranks call the operations of their groups in one order";
 inline constexpr char kWaitsInNothing[] = "waits in no operation";
+inline constexpr char kWaitsLeadThere[] =
+    "{} of {} waiting ranks wait for them, or for a rank that does";
 inline constexpr char kRanksWait[] = "{} of {} ranks wait in an operation";
 inline constexpr char kNoneCompleted[] =
     "every rank has arrived and none has completed: the cause is the network, or all devices at "
@@ -362,5 +367,6 @@ inline constexpr char kAlignedByTime[] =
     "no collective was seen on all ranks: Kansoku aligned steps by time";
 inline constexpr char kFewCommonSteps[] = "only {} steps are common to all ranks; Kansoku needs {}";
 inline constexpr char kFewSteps[] = "only {} steps: confidence is limited";
+inline constexpr char kTooFewToName[] = "only {} steps: no rank is called slow with fewer than {}";
 
 }  // namespace kansoku::diagnose::words

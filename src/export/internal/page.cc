@@ -42,6 +42,10 @@ std::string escape(std::string_view untrusted) {
   return out;
 }
 
+std::string figure(std::string_view value, std::string_view name) {
+  return "<div><b>" + escape(value) + "</b><span>" + escape(name) + "</span></div>";
+}
+
 std::string fill(std::string_view page,
                  const std::vector<std::pair<std::string_view, std::string>>& values) {
   std::string out;

@@ -11,6 +11,9 @@ namespace kansoku::exporter {
 /// Text for element content and quoted attributes.
 [[nodiscard]] std::string escape(std::string_view untrusted);
 
+/// A value with its name below it, of a row of them (class "figures"); both are escaped here.
+[[nodiscard]] std::string figure(std::string_view value, std::string_view name);
+
 /// Fills the {name} places of a page in one pass, so that inserted text is never searched again. A
 /// place that has no value becomes empty.
 [[nodiscard]] std::string fill(std::string_view page,

@@ -241,7 +241,7 @@ Finding describe_hang(const trace::Trace& trace, const JobData& job, const Stuck
   finding.kind = "hang";
   finding.share = 1;
   finding.cost_ms_per_step = static_cast<double>(job.end_ns - stuck.since_ns) / kNsPerMs;
-  finding.rank_confidence = finding.confidence = stuck.by_seq ? 1 : 0.95;
+  finding.basis = Basis::kObservation;
   std::vector<std::int32_t> inside;
   bool are_others_sampled = false;
   std::vector<const ThreadSample*> samples;
@@ -413,7 +413,7 @@ std::optional<Hang> find_abort(const trace::Trace& trace, const JobData& job,
   Finding& finding = out.finding;
   finding.kind = "stopped";
   finding.share = 1;
-  finding.rank_confidence = finding.confidence = 1;
+  finding.basis = Basis::kObservation;
   const RankData* first = nullptr;  // to end by a signal, or with an error before all others
   for (const RankData& rank : job.ranks) {
     if (!broke_off(rank)) continue;

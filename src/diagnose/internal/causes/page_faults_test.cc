@@ -81,6 +81,11 @@ TEST(PageFaults, RanksThatFaultAreNamedForItAndForNothingElse) {
   const Finding& finding = d.findings[0];
   EXPECT_THAT(finding.ranks, ElementsAre(1, 2, 3));
   EXPECT_NEAR(finding.cost_ms_per_step, 35, 4);
+  EXPECT_THAT(verdict_text(d), HasSubstr("%), observed\n"));
+  const Json written = to_json(d).at("findings").at(0);
+  EXPECT_EQ(written.at("basis").as_string(), "observation");
+  EXPECT_TRUE(written.at("confidence").is_null());
+  EXPECT_TRUE(written.at("rank_confidence").is_null());
   EXPECT_THAT(finding.evidence, Contains(HasSubstr("rank 0: 59 page faults a step")));
   EXPECT_THAT(finding.evidence,
               Contains(HasSubstr("costs 8.0 us in the kernel and 8.2 us of user time")));

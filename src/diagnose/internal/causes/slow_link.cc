@@ -280,7 +280,7 @@ std::optional<Finding> find_slow_link(const Context& context, const Options&) {
   // Saving by a link as fast as the others', as far as transfers are bound by it.
   finding.cost_ms_per_step = transfer_ms * (1 - 1 / slow->strength);
   finding.share = finding.cost_ms_per_step / context.mean_step_ms;
-  finding.confidence = finding.rank_confidence = 0.95;
+  finding.basis = Basis::kObservation;
   finding.evidence.insert(finding.evidence.end(), slow->evidence.begin(), slow->evidence.end());
   finding.evidence.push_back(fmt::format(words::kTransfersTake, transfer_ms, context.mean_step_ms));
   finding.evidence.push_back(words::kAdviceNetwork);

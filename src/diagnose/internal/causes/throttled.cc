@@ -76,7 +76,7 @@ std::optional<Finding> find_throttled(const Context& context, const Options&) {
   std::sort(finding.ranks.begin(), finding.ranks.end());
   finding.share = share_of(0);
   finding.cost_ms_per_step = finding.share * context.mean_step_ms;
-  finding.confidence = finding.rank_confidence = 1;
+  finding.basis = Basis::kObservation;
   finding.evidence.push_back(fmt::format(
       words::kThrottled, count == 1 ? "it" : fmt::format(words::kTheseRanks, order[0].second),
       share_of(0) * 100,
