@@ -321,6 +321,19 @@ TEST(Diagnose, MoreWorkIsToldFromASlowProcessor) {
   EXPECT_EQ(slower.findings[0].kind, "slow_backward");
 }
 
+TEST(Diagnose, ALibrarysFunctionIsToldBelowTheOneOfTheJobsOwn) {
+  SyntheticJob job = with_fault(Fault::Kind::kForwardBusy, 2, 25);
+  job.step_count = 300;
+  trace::Trace trace = make_trace(job);
+  const std::string own = diagnose(trace, {}).value().findings.at(0).function;
+  split_samples(trace, own, {"gelu"}, "/usr/lib/python3/dist-packages/torch/nn/functional.py");
+  const Diagnosis d = diagnose(trace, {}).value();
+  ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
+  EXPECT_EQ(d.findings[0].function, own);
+  EXPECT_EQ(d.findings[0].stack.back(), own);
+  EXPECT_THAT(d.findings[0].evidence, Contains(HasSubstr("most of it in gelu, which it calls")));
+}
+
 // Libraries only pass the data on, whichever function of theirs is seen most.
 TEST(Diagnose, DataComeFromAFunctionOfTheJobsOwn) {
   SyntheticJob job = with_fault(Fault::Kind::kForwardBusy, 2, 12);
@@ -656,11 +669,15 @@ TEST(Diagnose, OtherCategoriesDoNotMatter) {
 
 TEST(Diagnose, ShortRecordingsAnswerWithLimitedConfidence) {
   SyntheticJob job = with_fault(Fault::Kind::kForwardBusy, 0, 40);
-  job.step_count = 9;
+  job.step_count = 13;  // the first do not count
   const Diagnosis d = run_job(job);
   ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
   EXPECT_LE(d.findings[0].confidence, 0.95);
   EXPECT_THAT(d.notes, Contains(HasSubstr("confidence is limited")));
+  job.step_count = 11;
+  const Diagnosis shorter = run_job(job);
+  EXPECT_TRUE(shorter.findings.empty()) << verdict_text(shorter);
+  EXPECT_THAT(shorter.notes, Contains(HasSubstr("only 7 steps: no rank is called slow")));
   job.step_count = 5;
   EXPECT_EQ(run_job(job).steps.count, 0U);
 }

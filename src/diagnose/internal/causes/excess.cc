@@ -2,6 +2,7 @@
 #include "diagnose/internal/causes/excess.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "diagnose/thresholds.h"
@@ -40,6 +41,27 @@ std::vector<std::size_t> suspects(const std::vector<double>& means, const std::v
     list.pop_back();
   if (list.size() > suspect_count_max(means.size())) list.resize(suspect_count_max(means.size()));
   return list;
+}
+
+// The part of healthy jobs in which a rank is slower than all ordinary ones in as many blocks.
+double chance_of_blocks(const std::vector<stats::PrefixSums>& sums, std::size_t rank,
+                        const std::vector<bool>& is_ordinary, std::size_t step_count) {
+  if (step_count < kBlocksMin) return 1;
+  const std::size_t block_count = (step_count < 2 * kBlocksMin ? 1 : 2) * kBlocksMin;
+  std::uint64_t slowest = 0;
+  for (std::size_t b = 0; b < block_count; ++b) {
+    const std::size_t begin = b * step_count / block_count;
+    const std::array block{stats::Block{begin, (b + 1) * step_count / block_count - begin}};
+    double bar = -1e300;
+    for (std::size_t r = 0; r < sums.size(); ++r) {
+      if (is_ordinary[r]) bar = std::max(bar, sums[r].mean(block));
+    }
+    slowest += sums[rank].mean(block) > bar ? 1 : 0;
+  }
+  const auto ordinary =
+      static_cast<std::size_t>(std::count(is_ordinary.begin(), is_ordinary.end(), true));
+  return static_cast<double>(sums.size()) *
+         stats::chance_of_share(slowest, block_count, ordinary + 1);
 }
 
 }  // namespace
@@ -94,8 +116,10 @@ std::vector<Outlier> find_outliers(const RankSeries& excess, const std::vector<b
   for (std::size_t k = 0; k < list.size(); ++k) {
     const double confidence =
         static_cast<double>(wins[k]) / static_cast<double>(options.resample_count);
-    if (confidence >= options.confidence_min)
-      found.push_back({list[k], means[list[k]], confidence});
+    const double chance =
+        options.asks_blocks ? chance_of_blocks(sums, list[k], is_ordinary, step_count) : 0;
+    if (confidence >= options.confidence_min && chance <= kBlameChanceMax)
+      found.push_back({list[k], means[list[k]], std::min(confidence, 1 - chance)});
   }
   return found;
 }

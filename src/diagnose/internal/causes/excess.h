@@ -12,7 +12,8 @@ namespace kansoku::diagnose {
 struct ExcessOptions {
   double threshold_ms{0};
   double confidence_min{kConfidenceMin};
-  double clip_share{0};  // tails of each rank's excess that are clipped before averaging
+  double clip_share{0};    // tails of each rank's excess that are clipped before averaging
+  bool asks_blocks{true};  // for chance: in how many blocks of the steps the rank is slowest
   std::uint32_t resample_count{2000};
   std::uint64_t seed{1};
 };
@@ -29,9 +30,10 @@ using RankSeries = std::vector<std::vector<double>>;  // [rank][step]
 [[nodiscard]] RankSeries excess_over_peers(const RankSeries& values);
 
 /// Ranks whose mean excess passes the threshold and is above that of all ordinary ranks in at least
-/// `confidence_min` of the block-bootstrap resamples over steps. At most half of the ranks, one of
-/// two or three. `known` ranks are already explained: not reported and not compared with.
-/// By excess, greatest first.
+/// `confidence_min` of the block-bootstrap resamples over steps, and in more blocks of the steps
+/// than kBlameChanceMax of all healthy jobs show if each block draws its slowest rank anew. At most
+/// half of the ranks, one of two or three. `known` ranks are already explained: not reported and
+/// not compared with. By excess, greatest first.
 [[nodiscard]] std::vector<Outlier> find_outliers(const RankSeries& excess,
                                                  const std::vector<bool>& known,
                                                  const ExcessOptions& options);

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "common/rng.h"
 #include "diagnose/thresholds.h"
 
@@ -62,6 +64,43 @@ TEST(FindOutliers, ASingleWildStepIsChance) {
   ExcessOptions options = test_options();
   options.clip_share = 0;
   EXPECT_TRUE(find_outliers(excess_over_peers(series), std::vector<bool>(4), options).empty());
+}
+
+// A scheduler that keeps a rank on a busy processor for seconds: resamples of single steps agree.
+TEST(FindOutliers, OneSlowStretchIsChance) {
+  RankSeries series = noisy(4, 160, 40, 3);
+  for (std::size_t s = 40; s < 100; ++s)
+    series[1][s] += 25;
+  ExcessOptions options = test_options();
+  EXPECT_TRUE(find_outliers(excess_over_peers(series), std::vector<bool>(4), options).empty());
+  options.asks_blocks = false;
+  EXPECT_EQ(find_outliers(excess_over_peers(series), std::vector<bool>(4), options).size(), 1U);
+}
+
+// Sixteen blocks of ten steps each; binomial tails of 4 x 0.25 by hand.
+TEST(FindOutliers, ARankIsSlowestInMoreBlocksThanChanceMakesIt) {
+  for (const std::size_t slow : {9U, 10U}) {
+    RankSeries series(4, std::vector<double>(160, 40));
+    for (std::size_t s = 0; s < 160; ++s)
+      series[s / 10 < slow ? 1 : std::array{0, 2, 3}[s / 10 % 3]][s] += 20;
+    const auto found =
+        find_outliers(excess_over_peers(series), std::vector<bool>(4), test_options());
+    ASSERT_EQ(found.size(), slow == 10 ? 1U : 0U);
+    if (slow == 10) {
+      EXPECT_NEAR(found[0].confidence, 1 - 4 * 0.00164, 1e-4);
+    }
+  }
+}
+
+TEST(FindOutliers, FewerStepsThanBlocksNameNobody) {
+  for (const std::size_t steps : {7U, 8U}) {
+    RankSeries series = noisy(4, steps, 40, 2);
+    for (double& value : series[2])
+      value += 60;
+    const auto found =
+        find_outliers(excess_over_peers(series), std::vector<bool>(4), test_options());
+    EXPECT_EQ(found.size(), steps < kBlocksMin ? 0U : 1U);
+  }
 }
 
 TEST(FindOutliers, KnownRanksAreNeitherReportedNorInTheWay) {

@@ -101,6 +101,8 @@ std::vector<SlowRank> steady_suspects(const RankSeries& excess, std::vector<bool
 std::vector<SlowRank> intermittent_suspects(const RankSeries& excess, std::vector<bool>& known,
                                             ExcessOptions options) {
   options.clip_share = 0;
+  // Few steps are slow, so few blocks are.
+  options.asks_blocks = false;
   std::vector<SlowRank> found;
   for (const Outlier& outlier : find_outliers(excess, known, options)) {
     const std::vector<double>& series = excess[outlier.rank_index];
@@ -136,7 +138,7 @@ std::vector<SlowRank> stall_suspects(const Context& context, const RankSeries& e
         hot_ms * static_cast<double>(counts[r]) / static_cast<double>(excess[r].size());
     const double chance = rank_count * stats::chance_of_share(counts[r], total, excess.size());
     if (hot_ms < kExcessMinMs || cost_ms < kCostShareMin * context.mean_step_ms ||
-        chance > kStallChanceMax)
+        chance > kBlameChanceMax)
       continue;
     known[r] = true;
     found.push_back({{r, cost_ms, 1 - chance}, true, std::move(stalls[r]), hot_ms});
@@ -272,7 +274,8 @@ void add_location(const Context& context, const Location& location, bool has_sch
   }
   finding.confidence = finding.rank_confidence * location.support;
   finding.evidence.push_back(
-      fmt::format(words::kStackSamples, location.excess_ms, per_step(context), location.function));
+      fmt::format(words::kStackSamples, location.excess_ms, per_step(context), location.function) +
+      (location.below.empty() ? "" : fmt::format(words::kMostlyBelow, location.below)));
   if (!has_scheduler_data) {
     finding.evidence.push_back(fmt::format(words::kAsleepThere, location.sleeping_share * 100));
   }
@@ -406,7 +409,7 @@ double common_input_confidence(const Context& context, double share_min, const O
     bool everywhere = true;
     for (std::size_t r = 0; r < input.size() && everywhere; ++r) {
       const double input_ms = input[r].mean(blocks);
-      everywhere = input_ms >= kCommonInputMinMs && input_ms >= share_min * step[r].mean(blocks);
+      everywhere = input_ms >= kExcessMinMs && input_ms >= share_min * step[r].mean(blocks);
     }
     hits += everywhere ? 1 : 0;
   }
@@ -462,7 +465,7 @@ void find_common_input(const Context& context, const Options& options,
     least_ms = std::min(least_ms, ms);
     share = std::min(share, ms / context.mean_step_ms);
   }
-  if (share < share_min || least_ms < kCommonInputMinMs) return;
+  if (share < share_min || least_ms < kExcessMinMs) return;
   const double confidence = common_input_confidence(context, share_min, options);
   if (confidence < kConfidenceMin) return;
   Finding finding;

@@ -207,6 +207,10 @@ std::vector<double> CallTree::support_of(const std::vector<std::uint32_t>& path,
   return agree;
 }
 
+bool CallTree::is_own(std::uint32_t node) const {
+  return is_user_code(text_of(*trace_, nodes_[node].file));
+}
+
 Location CallTree::locate(const std::vector<bool>& culprits, const Options& options) const {
   std::size_t culprit_samples = 0;
   std::size_t peer_samples = 0;
@@ -223,10 +227,16 @@ Location CallTree::locate(const std::vector<bool>& culprits, const Options& opti
   const auto support = support_of(path, culprits, options);
   for (std::size_t k = path.size(); k-- > 0;) {
     if (support[k] < kFunctionSupportMin) continue;
-    Location found = describe(path[k], culprits);
-    found.support = std::min(support[k], 1.0);
-    found.excess_ms = difference_ms[path[k]];
+    // A library's function does what the job's own one that calls it asks for.
+    std::size_t named = k;
+    while (named > 0 && !is_own(path[named]))
+      --named;
+    if (!is_own(path[named])) named = k;
+    Location found = describe(path[named], culprits);
+    found.support = std::min(support[named], 1.0);
+    found.excess_ms = difference_ms[path[named]];
     found.sample_count = culprit_samples;
+    if (named < k) found.below = text_of(*trace_, nodes_[path[k]].function);
     return found;
   }
   return none;

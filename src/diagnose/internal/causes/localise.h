@@ -18,6 +18,7 @@ struct Location {
   std::string file;
   std::uint32_t line{0};
   std::vector<std::string> stack;
+  std::string below;             // a library's function that `function` calls, if it has most of it
   double support{0};             // share of resamples whose answer is this frame or below it
   double excess_ms{0};           // per step, culprit over mean of peers, in this frame
   std::int32_t worker_pid{0};    // 0: on the rank's main thread
@@ -40,7 +41,8 @@ class CallTree {
 
   /// The deepest frame reached by descending while one child holds `descend_share_min` of its
   /// parent's difference between `culprits` and the other ranks, and that enough resamples agree
-  /// on. All ranks as culprits: no difference, the time itself. Empty function if there is none.
+  /// on; if that is a library's, the job's own that it is called from, if there is one. All ranks
+  /// as culprits: no difference, the time itself. Empty function if there is none.
   [[nodiscard]] Location locate(const std::vector<bool>& culprits, const Options& options) const;
 
   /// Time per step with a function on top of the stack: rank `culprit` against the mean of the
@@ -86,6 +88,7 @@ class CallTree {
                                                const std::vector<bool>& culprits,
                                                const Options& options) const;
   [[nodiscard]] Location describe(std::uint32_t node, const std::vector<bool>& culprits) const;
+  [[nodiscard]] bool is_own(std::uint32_t node) const;
   [[nodiscard]] bool is_below(std::uint32_t node, std::uint32_t ancestor) const;
 
   const trace::Trace* trace_;

@@ -125,7 +125,7 @@ TEST(Waits, ARankThatWaitsForAnotherInPointToPointIsNoCulprit) {
     waker = 0;  // the network
   const Diagnosis d = diagnose(trace, {}).value();
   EXPECT_TRUE(d.findings.empty()) << verdict_text(d);
-  EXPECT_THAT(d.notes, Contains(HasSubstr("in publish_metrics, for another rank")));
+  EXPECT_THAT(d.notes, Contains(HasSubstr("in train, for another rank")));
   // A checkpoint is written there, too.
   const trace::StringId checkpoint =
       trace.strings.intern("/usr/lib/python3/dist-packages/torch/distributed/checkpoint/fs.py");

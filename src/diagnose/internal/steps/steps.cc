@@ -366,7 +366,11 @@ StepTable find_steps(const trace::Trace& trace, const Collectives& collectives,
   for (const std::uint32_t id : learned->word.tokens)
     table.word.push_back(tokenizer.table().text(id));
   table.is_short = table.count() < kRepeatCountMin;
-  if (table.is_short) job.notes.push_back(fmt::format(words::kFewSteps, table.count()));
+  if (table.count() < kBlocksMin) {
+    job.notes.push_back(fmt::format(words::kTooFewToName, table.count(), kBlocksMin));
+  } else if (table.is_short) {
+    job.notes.push_back(fmt::format(words::kFewSteps, table.count()));
+  }
   return table;
 }
 
