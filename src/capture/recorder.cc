@@ -10,6 +10,7 @@
 
 #include "capture/internal/bpf_source.h"
 #include "capture/internal/host_counters.h"
+#include "capture/internal/kernel_times.h"
 #include "capture/internal/process_table.h"
 #include "capture/internal/python_stacks.h"
 #include "capture/job.h"
@@ -153,6 +154,7 @@ Result<void> Recorder::Impl::add_sources() {
     sources.push_back({std::move(made)});
   }
   sources.push_back({std::make_unique<HostCounters>(*writer)});
+  if (bpf != nullptr) sources.push_back({std::make_unique<KernelTimes>(*writer)});
   for (const SourceMaker& make : options.sources)
     sources.push_back({make(*writer)});
   return {};

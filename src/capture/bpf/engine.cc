@@ -20,6 +20,7 @@
 
 #include "capture/bpf/internal/attach.h"
 #include "capture/bpf/internal/load_log.h"
+#include "capture/bpf/internal/map_reader.h"
 #include "capture/bpf/probes.skel.h"
 #include "common/check.h"
 #include "common/parse.h"
@@ -32,9 +33,6 @@ struct SkeletonDeleter {
   void operator()(probes_bpf* skeleton) const { probes_bpf__destroy(skeleton); }
 };
 using Skeleton = std::unique_ptr<probes_bpf, SkeletonDeleter>;
-
-constexpr std::size_t kBatch = 512;
-constexpr std::size_t kBatchesMax = 256;  // of one look: 131,072 totals
 
 UprobePrograms programs_of(const probes_bpf& skeleton) {
   return {skeleton.progs.on_session, skeleton.progs.on_entry, skeleton.progs.on_return};
@@ -107,8 +105,7 @@ struct Engine::Impl {
   std::map<Handle, Links> attached;
   Link threads;  // null: no totals
   Handle next_handle{1};
-  std::vector<wire_total_key> keys;                                           // scratch
-  std::vector<wire_total> values;                                             // scratch
+  MapReader<wire_total_key, wire_total> totals;
   const std::function<void(std::span<const std::byte>)>* on_record{nullptr};  // during drain() only
 
   Handle keep(Links links) {
@@ -162,8 +159,6 @@ Result<std::unique_ptr<Engine>> Engine::create(const Options& options) {
   if (options.has_totals) {
     impl->threads.reset(bpf_program__attach_iter(impl->skeleton->progs.on_thread, nullptr));
     if (!impl->threads) return errno_error(errno, "attach", "task iterator");
-    impl->keys.resize(kBatch);
-    impl->values.resize(kBatch);
   }
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
 }
@@ -297,29 +292,13 @@ std::size_t Engine::drain(const std::function<void(std::span<const std::byte>)>&
 Result<void> Engine::read_totals(const std::function<bool(const ProbeTotal&)>& keep) {
   CHECK(impl_->threads != nullptr);
   const int map = bpf_map__fd(impl_->skeleton->maps.totals);
-  std::uint64_t position = 0;
   std::vector<wire_total_key> dropped;
-  for (std::size_t batch = 0; batch < kBatchesMax; ++batch) {
-    auto count = static_cast<std::uint32_t>(impl_->keys.size());
-    const int failed =
-        bpf_map_lookup_batch(map, batch == 0 ? nullptr : &position, &position, impl_->keys.data(),
-                             impl_->values.data(), &count, nullptr);
-    if (failed != 0 && failed != -ENOENT) {
-      if (failed == -ENOSPC && impl_->keys.size() < kBatch * kBatchesMax) {  // a crowded bucket
-        impl_->keys.resize(impl_->keys.size() * 2);
-        impl_->values.resize(impl_->values.size() * 2);
-        continue;
-      }
-      return errno_error(-failed, "read", "BPF totals");
-    }
-    for (std::uint32_t i = 0; i < count; ++i) {
-      const wire_total_key& key = impl_->keys[i];
-      if (!keep({key.tgid, key.probe_kind / 4, static_cast<wire_total_kind>(key.probe_kind % 4),
-                 &impl_->values[i]}))
-        dropped.push_back(key);
-    }
-    if (failed == -ENOENT) break;
-  }
+  TRY_VOID(impl_->totals.read(
+      map, "BPF totals", [&](const wire_total_key& key, const wire_total& total) {
+        if (!keep({key.tgid, key.probe_kind / 4, static_cast<wire_total_kind>(key.probe_kind % 4),
+                   &total}))
+          dropped.push_back(key);
+      }));
   for (const wire_total_key& key : dropped)
     bpf_map__delete_elem(impl_->skeleton->maps.totals, &key, sizeof(key), 0);
   return {};

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/bpf/thread_sampler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <map>
+
+#include "sys/clock.h"
+#include "wire/ring.h"
+
+namespace kansoku::capture::bpf {
+namespace {
+
+constexpr Nanos kEach = std::chrono::milliseconds{300};
+
+/// For so long on this thread's own clock.
+template <typename Work>
+void spend(Nanos time, const Work& work) {
+  const Nanos end = sys::thread_cpu_time() + time;
+  while (sys::thread_cpu_time() < end)
+    work();
+}
+
+struct Sampled {
+  std::uint64_t user{0}, kernel{0}, unknown{0};
+};
+Sampled sampled(ThreadSampler& sampler, std::int32_t tid) {
+  Sampled out;
+  const auto counts = sampler.read();
+  EXPECT_TRUE(counts.has_value());
+  for (const ThreadSampler::Count& count : *counts) {
+    if (count.tid != tid) continue;
+    (count.stack == WIRE_IN_USER ? out.user
+     : count.stack < 0           ? out.unknown
+                                 : out.kernel) += count.samples;
+    EXPECT_EQ(sampler.frames(count.stack).empty(), count.stack < 0);
+  }
+  return out;
+}
+
+TEST(ThreadSampler, CountsUserAndKernelTimeOfAThread) {
+  auto sampler = ThreadSampler::create();
+  if (!sampler) GTEST_SKIP() << "needs root and bpf: " << sampler.error().what;
+  const std::int32_t tid = ::gettid();
+  spend(kEach, [] {});  // nobody watches
+  ASSERT_TRUE((*sampler)->watch(tid).has_value());
+  ASSERT_TRUE((*sampler)->watch(tid).has_value());  // once
+  volatile double value = 1;
+  spend(kEach, [&] {
+    for (int i = 0; i < 10'000; ++i)
+      value = value * 1.0000001;
+  });
+  const Sampled computed = sampled(**sampler, tid);
+  const auto expected =
+      static_cast<double>(kEach.count()) / static_cast<double>(ThreadSampler::kPeriod.count());
+  EXPECT_NEAR(static_cast<double>(computed.user + computed.kernel), expected, 0.15 * expected);
+  EXPECT_GT(computed.user, 4 * computed.kernel);
+
+  constexpr std::size_t kBytes = 4U << 20;
+  spend(kEach, [] {
+    void* const memory =
+        ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(memory, MAP_FAILED);
+    ::madvise(memory, kBytes, MADV_NOHUGEPAGE);
+    for (std::size_t at = 0; at < kBytes; at += 4096)
+      static_cast<volatile char*>(memory)[at] = 1;
+    ::munmap(memory, kBytes);
+  });
+  const Sampled faulted = sampled(**sampler, tid);
+  EXPECT_GT(static_cast<double>(faulted.kernel - computed.kernel), 0.5 * expected);
+  EXPECT_EQ((*sampler)->lost(), 0U);
+
+  (*sampler)->forget(tid);
+  const Sampled before = sampled(**sampler, tid);
+  spend(kEach / 10, [] {});
+  const Sampled after = sampled(**sampler, tid);
+  EXPECT_EQ(before.user + before.kernel, after.user + after.kernel);
+}
+
+TEST(ThreadSampler, AThreadThatHasEndedIsNotFound) {
+  auto sampler = ThreadSampler::create();
+  if (!sampler) GTEST_SKIP() << "needs root and bpf: " << sampler.error().what;
+  const auto watched = (*sampler)->watch(0x7ffffffe);
+  ASSERT_FALSE(watched.has_value());
+  EXPECT_EQ(watched.error().code, Code::kNotFound);
+  EXPECT_TRUE((*sampler)->frames(-1).empty());
+  EXPECT_TRUE((*sampler)->frames(1'000'000).empty());
+}
+
+}  // namespace
+}  // namespace kansoku::capture::bpf

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/internal/kernel_times.h"
+
+#include <fstream>
+#include <utility>
+
+#include "wire/ring.h"
+
+namespace kansoku::capture {
+namespace {
+
+constexpr Nanos kTimesEvery = std::chrono::seconds{1};
+constexpr std::array<std::string_view, kKernelPartCount> kPartNames{
+    "time in page faults", "time in reclaim", "time in interrupts",
+    "time in probes",      "time in call ",   "time in other kernel code"};
+
+}  // namespace
+
+bool KernelTimes::is_ready() {
+  if (sampler_ || has_failed_) return !has_failed_;
+  auto made = bpf::ThreadSampler::create();
+  if (!made) {
+    fail(made.error().what);
+    return false;
+  }
+  std::ifstream symbols("/proc/kallsyms");
+  code_ = KernelCode::read(symbols);
+  if (!code_.is_known()) {
+    fail("the kernel hides its functions' addresses (/proc/sys/kernel/kptr_restrict)");
+    return false;
+  }
+  sampler_ = std::move(*made);
+  return true;
+}
+
+void KernelTimes::fail(std::string problem) {
+  has_failed_ = true;
+  problems_.push_back("times in the kernel: " + std::move(problem));
+}
+
+std::string KernelTimes::name_of(const bpf::ThreadSampler::Count& count, Thread& thread) {
+  if (count.stack == WIRE_IN_USER) return "time in user code";
+  if (count.stack < 0) return "time unknown";
+  const auto [known, is_new] = uses_.try_emplace(count.stack);
+  if (is_new) known->second = code_.use_of(sampler_->frames(count.stack));
+  const KernelUse& use = known->second;
+  std::string name(kPartNames[static_cast<std::size_t>(use.part)]);
+  if (use.part != KernelPart::kCall) return name;
+  name += use.call;
+  if (thread.tracks.contains(name)) return name;
+  if (thread.calls >= kCallsMax) return "time in other calls";
+  ++thread.calls;
+  thread.tracks.emplace(name, std::nullopt);
+  return name;
+}
+
+void KernelTimes::write(std::int32_t pid, Thread& thread,
+                        const std::map<std::string, std::uint64_t>& samples, BootTime now) {
+  for (const auto& [name, count] : samples) {
+    auto& track = thread.tracks[name];
+    if (!track) track = writer_.counter_track(writer_.thread_track(pid, pid, ""), name, "ns");
+    const auto period = static_cast<double>(bpf::ThreadSampler::kPeriod.count());
+    writer_.counter(*track, now, static_cast<double>(count) * period);
+  }
+}
+
+void KernelTimes::poll(const Processes& processes, BootTime now) {
+  next_ = now + kTimesEvery;
+  for (const auto& [pid, process] : processes) {
+    if (process.place.role != Role::kRank || threads_.contains(pid)) continue;
+    if (!is_ready()) return;
+    // One that has just ended is no problem.
+    const auto watched = sampler_->watch(pid);
+    if (!watched && watched.error().code != Code::kNotFound) return fail(watched.error().what);
+    if (watched) threads_.emplace(pid, Thread{});
+  }
+  if (threads_.empty()) return;
+  const auto counts = sampler_->read();
+  if (!counts) return fail(counts.error().what);
+  std::map<std::int32_t, std::map<std::string, std::uint64_t>> sums;
+  for (const bpf::ThreadSampler::Count& count : *counts) {
+    const auto thread = threads_.find(count.tid);
+    if (thread != threads_.end()) sums[count.tid][name_of(count, thread->second)] += count.samples;
+  }
+  for (const auto& [pid, samples] : sums)
+    write(pid, threads_.at(pid), samples, now);
+}
+
+void KernelTimes::begin_trace(BootTime now) {
+  is_open_ = true;
+  next_ = now;
+  for (auto& [pid, thread] : threads_) {
+    for (auto& [name, track] : thread.tracks)
+      track.reset();
+  }
+}
+
+void KernelTimes::set_enabled(bool enabled) {
+  if (std::exchange(is_enabled_, enabled) == enabled || enabled || !sampler_) return;
+  for (const auto& [pid, thread] : threads_)
+    sampler_->forget(pid);
+  threads_.clear();
+}
+
+void KernelTimes::forget(std::int32_t pid) {
+  if (threads_.erase(pid) != 0) sampler_->forget(pid);
+}
+
+void KernelTimes::add_losses(Losses& out) const {
+  out.add(capture_without_kernel_times, has_failed_ ? 1 : 0);
+  if (sampler_) out.add(capture_kernel_samples_lost, sampler_->lost());
+}
+
+void KernelTimes::add_problems(std::vector<std::string>& out) const {
+  out.insert(out.end(), problems_.begin(), problems_.end());
+}
+
+}  // namespace kansoku::capture
