@@ -13,6 +13,7 @@
 #include "diagnose/internal/causes/context.h"
 #include "diagnose/internal/causes/findings.h"
 #include "diagnose/internal/causes/hang.h"
+#include "diagnose/internal/causes/kernel_time.h"
 #include "diagnose/internal/causes/localise.h"
 #include "diagnose/internal/causes/page_faults.h"
 #include "diagnose/internal/causes/past.h"
@@ -382,14 +383,14 @@ std::optional<double> optimizer_varies(const Context& context, RankSeries work) 
 }
 
 /// Time is lost to whoever is slowest in each step, and no finding says who: it is somebody else
-/// each time, or too seldom to tell. What goes with page faults does not count.
+/// each time, or too seldom to tell. The kernel's work does not count.
 std::optional<Finding> find_moving_imbalance(const Context& context, const Options& options,
                                              const Diagnosis& diagnosis,
                                              std::vector<std::string>& notes) {
   const bool is_told = std::any_of(diagnosis.findings.begin(), diagnosis.findings.end(),
                                    [](const Finding& f) { return is_rank_excess(f); });
   if (is_told) return std::nullopt;
-  const RankSeries work = work_without_faults(context);
+  const RankSeries work = work_without_kernel(context);
   const auto what_if = WhatIf::of(context, work);
   const auto slow_down = what_if ? slow_down_of(*what_if, options) : std::nullopt;
   if (!slow_down ||

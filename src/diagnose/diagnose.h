@@ -51,11 +51,12 @@ enum class Basis : std::uint8_t {
 };
 
 struct Finding {
-  std::string kind;  // slow_input slow_forward slow_backward slow_optimizer slow_other asymmetry
-                     // cpu_contention common_input hang stopped
-                     // slow_worker stage_imbalance data_imbalance
-                     // cpu_throttled page_faults slow_link regression moving_imbalance uneven_time
-                     // slowed slow_kernel gpu_starved launch_bound copy_bound memory_pressure
+  std::string kind;    // slow_input slow_forward slow_backward slow_optimizer slow_other asymmetry
+                       // cpu_contention common_input hang stopped
+                       // slow_worker stage_imbalance data_imbalance
+                       // cpu_throttled page_faults system_calls reclaim interrupts slow_link
+                       // regression moving_imbalance uneven_time slowed slow_kernel gpu_starved
+                       // launch_bound copy_bound memory_pressure
   std::string detail;  // of a device: the cause within the kind; else empty
   std::vector<std::int32_t> ranks;
   std::string phase;     // the phase that holds the excess; empty for hang and stopped

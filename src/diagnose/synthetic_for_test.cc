@@ -602,6 +602,40 @@ void add_limits(trace::Trace& trace, std::int32_t pid, std::string_view cpus,
   }
 }
 
+void add_kernel_counters(trace::Trace& trace, const std::vector<KernelCounters>& ranks,
+                         double step_ms) {
+  trace.metadata["kansoku.page_fault_ns"] = "8000";
+  std::map<std::int32_t, trace::TrackId> threads;
+  for (std::uint32_t i = 0; i < trace.tracks.size(); ++i) {
+    const trace::Track& track = trace.tracks[i];
+    if (track.kind == trace::TrackKind::kThread && track.tid == track.pid)
+      threads.try_emplace(track.pid, trace::TrackId{i});
+  }
+  auto rank = ranks.begin();
+  for (const auto& [pid, thread] : threads) {
+    if (rank == ranks.end()) break;
+    const KernelCounters& use = *rank++;
+    const auto counter = [&](std::string_view name, double per_step) {
+      trace::Track track;
+      track.kind = trace::TrackKind::kCounter;
+      track.parent = thread;
+      track.name = trace.strings.intern(name);
+      trace.tracks.push_back(track);
+      for (std::int64_t ns = trace.begin_ns; ns < trace.end_ns; ns += 1'000'000'000) {
+        trace.counters.time_ns.push_back(ns);
+        trace.counters.track.push_back({static_cast<std::uint32_t>(trace.tracks.size() - 1)});
+        trace.counters.value.push_back(1e6 + per_step * static_cast<double>(ns - trace.begin_ns) /
+                                                 (step_ms * 1e6));
+      }
+    };
+    counter("minor faults", use.faults);
+    counter("user time", use.user_ms * 1e6);
+    counter("system time", use.system_ms * 1e6);
+    for (const auto& [name, ms] : use.sampled_ms)
+      counter("time in " + name, ms * 1e6);
+  }
+}
+
 std::vector<std::string> kinds_of(const Diagnosis& diagnosis) {
   std::vector<std::string> kinds;
   for (const Finding& finding : diagnosis.findings)

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -69,6 +70,15 @@ struct SyntheticJob {
 /// Adds the processors that process `pid` may use, as a recorder does.
 void add_limits(trace::Trace& trace, std::int32_t pid, std::string_view cpus,
                 std::uint64_t cpu_count, std::uint64_t host_count = 8);
+
+/// A rank's main thread as the kernel counts it, a step.
+struct KernelCounters {
+  double faults{0}, system_ms{0}, user_ms{30};
+  std::map<std::string, double> sampled_ms{};  // by "page faults", "call read"
+};
+/// Adds them as a recorder writes them, once a second; of the first ranks only, if there are fewer.
+void add_kernel_counters(trace::Trace& trace, const std::vector<KernelCounters>& ranks,
+                         double step_ms);
 
 /// The kinds of the findings, in their order.
 [[nodiscard]] std::vector<std::string> kinds_of(const Diagnosis& diagnosis);

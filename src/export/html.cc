@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/text.h"
@@ -78,6 +80,19 @@ bool has_windows(const Json& diagnosis) {
   return text_of(diagnosis.at("steps"), "found_by") == "time";
 }
 
+/// The kernel's work that a finding of this kind is of; empty for other kinds.
+std::string_view lost_to(std::string_view kind) {
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kWork{{
+      {"page_faults", "page faults"},
+      {"system_calls", "system calls"},
+      {"reclaim", "the search for free memory"},
+      {"interrupts", "interrupts"},
+  }};
+  const auto found =
+      std::find_if(kWork.begin(), kWork.end(), [&](const auto& row) { return row.first == kind; });
+  return found == kWork.end() ? std::string_view() : found->second;
+}
+
 std::string headline(const Json& finding, const Json& diagnosis) {
   const bool is_single = diagnosis.at("single").as_bool();
   const std::string kind = text_of(finding, "kind");
@@ -101,9 +116,10 @@ std::string headline(const Json& finding, const Json& diagnosis) {
     return capitalised(who) + ": slow connections, up to " + cost + " a step";
   if (kind == "cpu_throttled")
     return capitalised(who) + " is held back by its processor quota, " + lost;
-  if (kind == "page_faults")
-    return capitalised(who) + (is_single || finding.at("ranks").size() == 1 ? " loses" : " lose") +
-           " " + lost + " to page faults";
+  if (const std::string_view to = lost_to(kind); !to.empty()) {
+    const bool is_one = is_single || finding.at("ranks").size() == 1;
+    return fmt::format("{} {} {} to {}", capitalised(who), is_one ? "loses" : "lose", lost, to);
+  }
   if (kind == "stage_imbalance")
     return "Pipeline stages have unequal work, " + cost + " a step: " + who;
   if (kind == "interpreter_lock")

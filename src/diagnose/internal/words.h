@@ -165,6 +165,20 @@ inline constexpr char kFaultsMayExplain[] =
     "less what page faults cost, rank {} works {:.1f} ms per step longer than its peers; that cost "
     "is known to {:.1f} ms only, so the rank is not named";
 
+// The kernel's work.
+inline constexpr char kKernelOfRank[] = "rank {}: {:.1f} ms a step {}; its peers: {:.1f} ms";
+inline constexpr char kInCalls[] = "in system calls ({})";
+inline constexpr char kInReclaim[] = "in the search for memory that can be freed";
+inline constexpr char kInInterrupts[] = "in interrupts that run on top of it";
+inline constexpr char kAdviceCalls[] =
+    "next: strace -c -p PID counts them; fewer and larger calls cost less";
+inline constexpr char kAdviceReclaim[] =
+    "next: memory.events of its control group and /proc/vmstat tell which limit is reached; raise "
+    "it, or use less memory";
+inline constexpr char kAdviceInterrupts[] =
+    "next: /proc/interrupts and /proc/softirqs tell which; move them to another processor "
+    "(smp_affinity), or the rank (taskset)";
+
 // All ranks.
 inline constexpr char kFewStepsCarry[] =
     "{} of {} steps carry half of the loss; rank {} is slowest in {} of these {}: too few to "

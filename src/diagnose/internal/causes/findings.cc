@@ -12,6 +12,7 @@
 
 #include "diagnose/internal/causes/common_wait.h"
 #include "diagnose/internal/causes/contention.h"
+#include "diagnose/internal/causes/kernel_time.h"
 #include "diagnose/internal/causes/localise.h"
 #include "diagnose/internal/causes/page_faults.h"
 #include "diagnose/internal/causes/slow_link.h"
@@ -595,7 +596,7 @@ bool sleeps_in_communication(const Context& context, std::size_t rank) {
 
 void find_slow_ranks(const Context& context, const Options& options, std::vector<Finding>& findings,
                      std::vector<std::string>& notes) {
-  const RankSeries excess = excess_over_peers(work_without_faults(context));
+  const RankSeries excess = excess_over_peers(work_without_kernel(context));
   const ExcessOptions test = excess_options(context, options);
   const double doubt_ms = fault_doubt_ms(context);
   std::vector<bool> known(context.job.ranks.size());
@@ -642,6 +643,8 @@ std::vector<Finding> find_causes(const Context& context, const Options& options,
     find_busy_ranks(context, options, findings, notes);
   }
   if (auto faults = find_page_faults(context)) findings.push_back(std::move(*faults));
+  for (Finding& kernel : find_kernel_time(context))
+    findings.push_back(std::move(kernel));
   find_lock_waits(context, findings);
   find_contention(context, options, findings, notes);
   if (context.has_steps()) find_common_input(context, options, findings);

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "diagnose/internal/causes/findings.h"
+#include "diagnose/internal/causes/kernel_time.h"
 #include "diagnose/internal/steps/limits.h"
 #include "diagnose/internal/words.h"
 #include "diagnose/thresholds.h"
@@ -26,6 +27,15 @@ std::string shown(const Context& context, std::size_t r) {
   const KernelUse& use = context.kernel.ranks[r];
   return fmt::format(words::kFaultsOfRank, context.job.ranks[r].rank, use.faults, use.system_ms,
                      use.user_ms);
+}
+
+RankSeries work_without_faults(const Context& context) {
+  RankSeries work = work_series(context);
+  for (std::size_t r = 0; r < work.size(); ++r) {
+    for (double& ms : work[r])
+      ms = std::max(ms - context.kernel.fault_ms(r), 0.0);
+  }
+  return work;
 }
 
 /// A step without faults. Where the ranks use up the processors of their host, all of the processor
@@ -50,15 +60,6 @@ double step_without_ms(const Context& context) {
 
 }  // namespace
 
-RankSeries work_without_faults(const Context& context) {
-  RankSeries work = work_series(context);
-  for (std::size_t r = 0; r < work.size(); ++r) {
-    for (double& ms : work[r])
-      ms = std::max(ms - context.kernel.fault_ms(r), 0.0);
-  }
-  return work;
-}
-
 double fault_doubt_ms(const Context& context) {
   double least = 1e300, most = 0;
   for (std::size_t r = 0; r < context.job.ranks.size(); ++r) {
@@ -80,12 +81,13 @@ std::optional<Finding> find_page_faults(const Context& context) {
   Finding finding;
   finding.kind = "page_faults";
   std::vector<std::size_t> named;
+  const std::vector<bool> in_reclaim = ranks_in_reclaim(context);
   for (std::size_t r = 0; r < uses.ranks.size(); ++r) {
     const KernelUse& use = uses.ranks[r];
     // The price of a fault may be wrong: the rank's system time has to be longer, too.
     const bool is_more = use.fault_system_ms - least_ms >= excess_min_ms &&
                          use.system_ms - least->system_ms >= excess_min_ms;
-    if (is_common || is_more) named.push_back(r);
+    if (!in_reclaim[r] && (is_common || is_more)) named.push_back(r);
   }
   if (named.empty()) return std::nullopt;
   for (const std::size_t r : named)

@@ -15,10 +15,8 @@ namespace kansoku::diagnose {
 /// of them where each loses enough.
 [[nodiscard]] std::optional<Finding> find_page_faults(const Context& context);
 
-/// Work of all ranks without what goes with page faults, as a [rank][step] table.
-[[nodiscard]] RankSeries work_without_faults(const Context& context);
-/// An excess of that work that faults may explain all the same, in milliseconds: their price is not
-/// known better.
+/// An excess of work_without_kernel() that faults may explain all the same, in milliseconds: their
+/// price is not known better.
 [[nodiscard]] double fault_doubt_ms(const Context& context);
 
 }  // namespace kansoku::diagnose

@@ -4,8 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <map>
-
 #include "diagnose/diagnose.h"
 #include "diagnose/synthetic_for_test.h"
 
@@ -18,41 +16,7 @@ using ::testing::HasSubstr;
 
 constexpr double kStepMs = 44;  // of SyntheticJob, in the middle
 
-struct Use {
-  double faults{0}, system_ms{0}, user_ms{30};  // a step
-};
-
-/// Adds counters as a recorder writes them once a second of the main thread of each rank.
-void add_counters(trace::Trace& trace, const std::vector<Use>& ranks, double step_ms) {
-  trace.metadata["kansoku.page_fault_ns"] = "8000";
-  std::map<std::int32_t, trace::TrackId> threads;
-  for (std::uint32_t i = 0; i < trace.tracks.size(); ++i) {
-    const trace::Track& track = trace.tracks[i];
-    if (track.kind == trace::TrackKind::kThread && track.tid == track.pid)
-      threads.try_emplace(track.pid, trace::TrackId{i});
-  }
-  auto rank = ranks.begin();
-  for (const auto& [pid, thread] : threads) {
-    if (rank == ranks.end()) break;
-    const Use& use = *rank++;
-    const auto counter = [&](std::string_view name, double per_step) {
-      trace::Track track;
-      track.kind = trace::TrackKind::kCounter;
-      track.parent = thread;
-      track.name = trace.strings.intern(name);
-      trace.tracks.push_back(track);
-      for (std::int64_t ns = trace.begin_ns; ns < trace.end_ns; ns += 1'000'000'000) {
-        trace.counters.time_ns.push_back(ns);
-        trace.counters.track.push_back({static_cast<std::uint32_t>(trace.tracks.size() - 1)});
-        trace.counters.value.push_back(1e6 + per_step * static_cast<double>(ns - trace.begin_ns) /
-                                                 (step_ms * 1e6));
-      }
-    };
-    counter("minor faults", use.faults);
-    counter("user time", use.user_ms * 1e6);
-    counter("system time", use.system_ms * 1e6);
-  }
-}
+using Use = KernelCounters;
 
 /// Ranks whose forward pass is longer by that many milliseconds.
 SyntheticJob slower(const std::vector<double>& more_ms) {
@@ -67,7 +31,7 @@ SyntheticJob slower(const std::vector<double>& more_ms) {
 
 Diagnosis run(const SyntheticJob& job, const std::vector<Use>& uses, double step_ms) {
   trace::Trace trace = make_trace(job);
-  add_counters(trace, uses, step_ms);
+  add_kernel_counters(trace, uses, step_ms);
   auto found = diagnose(trace, {});
   EXPECT_TRUE(found);
   return std::move(found).value();
@@ -97,7 +61,7 @@ TEST(PageFaults, RanksThatFaultAreNamedForItAndForNothingElse) {
 TEST(PageFaults, OnAFullHostAllOfTheirTimeIsShared) {
   const Use clean{60, 0.5, 30}, faulting{2200, 17.6, 47.6};
   trace::Trace trace = make_trace(slower({0, 35, 35, 35}));
-  add_counters(trace, {clean, faulting, faulting, faulting}, kStepMs + 35);
+  add_kernel_counters(trace, {clean, faulting, faulting, faulting}, kStepMs + 35);
   for (const std::int32_t pid : {1000, 2000, 3000, 4000})
     add_limits(trace, pid, "0-1", 2, 2);
   const auto d = diagnose(trace, {});
@@ -163,12 +127,23 @@ TEST(PageFaults, AnExcessThatTheirPriceMayExplainNamesNobody) {
   EXPECT_THAT(kinds_of(d), ElementsAre("page_faults")) << verdict_text(d);
 }
 
+// Samples of the thread's clock say it, whatever the price: 12 ms in faults, 3 in giving back.
+TEST(PageFaults, SamplesSayHowMuchOfTheSystemTimeIsTheirs) {
+  const Use clean{60, 20, 30, {{"page faults", 0.2}, {"call read", 15}}};
+  const Use faulting{2200, 35, 30, {{"page faults", 12}, {"call brk", 3}, {"call read", 15}}};
+  const Diagnosis d =
+      run(slower({15, 0, 15, 15}), {faulting, clean, faulting, faulting}, kStepMs + 15);
+  ASSERT_THAT(kinds_of(d), ElementsAre("page_faults")) << verdict_text(d);
+  EXPECT_THAT(d.findings[0].ranks, ElementsAre(0, 2, 3));
+  EXPECT_NEAR(d.findings[0].cost_ms_per_step, 15, 1.5);
+}
+
 TEST(PageFaults, WithoutCountersOrPriceNothingIsSaid) {
   const Use clean{60, 0.5, 30}, faulting{2200, 17.6, 47.6};
   EXPECT_THAT(kinds_of(run(slower({}), {clean, faulting, faulting}, kStepMs)), ElementsAre())
       << "one rank has no counters";
   trace::Trace trace = make_trace(slower({}));
-  add_counters(trace, {clean, faulting, faulting, faulting}, kStepMs);
+  add_kernel_counters(trace, {clean, faulting, faulting, faulting}, kStepMs);
   for (const char* const price : {"", "0", "-1", "99999999999", "x"}) {
     trace.metadata["kansoku.page_fault_ns"] = price;
     const auto found = diagnose(trace, {});

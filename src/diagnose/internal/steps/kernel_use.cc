@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <map>
+#include <string>
 #include <string_view>
 
 #include "common/parse.h"
@@ -16,12 +18,26 @@
 namespace kansoku::diagnose {
 namespace {
 
-enum Counter : std::uint8_t { kUserTime, kSystemTime, kMinorFaults, kCounterCount };
-constexpr std::array<std::string_view, kCounterCount> kNames{"user time", "system time",
-                                                             "minor faults"};
+constexpr std::string_view kUserTime = "user time", kSystemTime = "system time",
+                           kMinorFaults = "minor faults";
+// As the recorder writes them: where the thread's clock was sampled.
+constexpr std::string_view kSampled = "time in ", kCall = "time in call ";
+struct SampledPart {
+  std::string_view name;
+  double KernelUse::*ms;
+};
+constexpr std::array kParts{SampledPart{"time in page faults", &KernelUse::page_fault_ms},
+                            SampledPart{"time in reclaim", &KernelUse::reclaim_ms},
+                            SampledPart{"time in interrupts", &KernelUse::interrupt_ms},
+                            SampledPart{"time in probes", &KernelUse::probe_ms}};
+// Calls by which memory is taken and given back: what faults has been taken by one of these.
+constexpr std::array<std::string_view, 5> kMemoryCalls{"brk", "mmap", "munmap", "madvise",
+                                                       "mremap"};
 
 // Clock ticks are of 10 ms: 1 % of the least span is two of them.
 constexpr double kSpanMinMs = 1900;
+// Counters are written once a second: one that begins so late was not there before.
+constexpr std::int64_t kLaterNs = 1'500'000'000;
 // No machine takes as long for a page fault.
 constexpr std::int64_t kPriceMaxNs = 1'000'000;
 
@@ -31,13 +47,16 @@ struct Span {
   [[nodiscard]] double per_ns() const {
     return last_ns > first_ns ? (last - first) / static_cast<double>(last_ns - first_ns) : -1;
   }
+  [[nodiscard]] bool is_long() const {
+    return per_ns() >= 0 && static_cast<double>(last_ns - first_ns) >= kSpanMinMs * kNsPerMs;
+  }
 };
-using Spans = std::array<Span, kCounterCount>;
+using Spans = std::map<std::string, Span, std::less<>>;  // by counter
 
 /// Which counter of which rank (an index) a track holds.
 struct Holds {
   std::size_t rank{0};
-  Counter counter{kCounterCount};  // kCounterCount: none of these
+  std::string_view counter{};  // empty: none of these
 };
 std::vector<Holds> counters_of_tracks(const trace::Trace& trace, const JobData& job) {
   std::map<std::int32_t, std::size_t> ranks;  // by pid
@@ -50,9 +69,10 @@ std::vector<Holds> counters_of_tracks(const trace::Trace& trace, const JobData& 
       continue;
     const trace::Track& thread = trace.tracks[track.parent.raw];
     const auto rank = ranks.find(thread.pid);
-    const auto name = std::find(kNames.begin(), kNames.end(), text_of(trace, track.name));
-    if (name != kNames.end() && rank != ranks.end() && thread.tid == thread.pid)
-      out[i] = {rank->second, static_cast<Counter>(name - kNames.begin())};
+    const std::string_view name = text_of(trace, track.name);
+    const bool is_wanted = name == kUserTime || name == kSystemTime || name == kMinorFaults ||
+                           name.starts_with(kSampled);
+    if (is_wanted && rank != ranks.end() && thread.tid == thread.pid) out[i] = {rank->second, name};
   }
   return out;
 }
@@ -66,12 +86,13 @@ std::vector<Spans> read_spans(const trace::Trace& trace, const JobData& job,
     const std::int64_t time_ns = trace.counters.time_ns[i];
     const double value = trace.counters.value[i];
     const std::size_t track = trace.counters.track[i].raw;
-    if (track >= tracks.size() || tracks[track].counter == kCounterCount || !(value >= 0) ||
+    if (track >= tracks.size() || tracks[track].counter.empty() || !(value >= 0) ||
         !std::isfinite(value))
       continue;
     const auto& own = steps.ranks[tracks[track].rank];
     if (time_ns < own.front().begin_ns || time_ns > own.back().end_ns) continue;
-    Span& span = spans[tracks[track].rank][tracks[track].counter];
+    Spans& of_rank = spans[tracks[track].rank];
+    Span& span = of_rank.try_emplace(std::string(tracks[track].counter)).first->second;
     if (span.first < 0) {
       span.first = value;
       span.first_ns = time_ns;
@@ -82,16 +103,38 @@ std::vector<Spans> read_spans(const trace::Trace& trace, const JobData& job,
   return spans;
 }
 
-std::optional<KernelUse> use_of(const Spans& spans, double step_ns) {
-  for (const Span& span : spans) {
-    if (span.per_ns() < 0 ||
-        static_cast<double>(span.last_ns - span.first_ns) < kSpanMinMs * kNsPerMs)
-      return std::nullopt;
+/// A counter of samples begins with the first of them, and is 0 until then.
+void add_sampled(const Spans& spans, const Span& whole, double step_ns, KernelUse& use) {
+  const auto whole_ns = static_cast<double>(whole.last_ns - whole.first_ns);
+  for (const auto& [name, span] : spans) {
+    if (!name.starts_with(kSampled)) continue;
+    use.is_sampled = true;
+    const double from = span.first_ns > whole.first_ns + kLaterNs ? 0 : span.first;
+    const double ms = (span.last - from) / whole_ns * step_ns / kNsPerMs;
+    for (const SampledPart& part : kParts) {
+      if (name == part.name) use.*part.ms += ms;
+    }
+    if (name.starts_with(kCall)) use.call_ms[name.substr(kCall.size())] += ms;
   }
+  for (const std::string_view name : kMemoryCalls) {
+    const auto call = use.call_ms.find(name);
+    if (call == use.call_ms.end()) continue;
+    use.memory_call_ms += call->second;
+    use.call_ms.erase(call);
+  }
+}
+
+std::optional<KernelUse> use_of(const Spans& spans, double step_ns) {
+  const auto per_step = [&](std::string_view name) {
+    const auto span = spans.find(name);
+    return span != spans.end() && span->second.is_long() ? span->second.per_ns() * step_ns : -1;
+  };
   KernelUse use;
-  use.user_ms = spans[kUserTime].per_ns() * step_ns / kNsPerMs;
-  use.system_ms = spans[kSystemTime].per_ns() * step_ns / kNsPerMs;
-  use.faults = spans[kMinorFaults].per_ns() * step_ns;
+  use.user_ms = per_step(kUserTime) / kNsPerMs;
+  use.system_ms = per_step(kSystemTime) / kNsPerMs;
+  use.faults = per_step(kMinorFaults);
+  if (use.user_ms < 0 || use.system_ms < 0 || use.faults < 0) return std::nullopt;
+  add_sampled(spans, spans.find(kUserTime)->second, step_ns, use);
   return use;
 }
 
@@ -122,7 +165,23 @@ std::optional<double> slope_of(const std::vector<KernelUse>& ranks, double Kerne
   return stats::quantile(slopes, 0.25);
 }
 
+/// System time of a rank that goes with faults: as sampled; else by their price.
+double fault_system_ms(const KernelUse& use, double price_ms) {
+  const double priced_ms = use.faults * price_ms;
+  // Memory that is taken once in a long while goes with no faults to speak of.
+  if (use.is_sampled)
+    return use.page_fault_ms + std::min(use.memory_call_ms, std::max(use.page_fault_ms, priced_ms));
+  return priced_ms >= kMostShare * use.system_ms ? use.system_ms : priced_ms;
+}
+
 }  // namespace
+
+double KernelUse::calls_ms() const {
+  double sum = 0;
+  for (const auto& [call, ms] : call_ms)
+    sum += ms;
+  return sum;
+}
 
 KernelUses read_kernel_use(const trace::Trace& trace, const JobData& job, const StepTable& steps,
                            double mean_step_ms) {
@@ -135,12 +194,17 @@ KernelUses read_kernel_use(const trace::Trace& trace, const JobData& job, const 
     if (!use) return {};
     out.ranks.push_back(*use);
   }
+  // Nor do samples of some.
+  if (std::any_of(out.ranks.begin(), out.ranks.end(),
+                  [](const KernelUse& use) { return !use.is_sampled; })) {
+    for (KernelUse& use : out.ranks)
+      use = {.user_ms = use.user_ms, .system_ms = use.system_ms, .faults = use.faults};
+  }
   const double price_ms =
       std::max(slope_of(out.ranks, &KernelUse::system_ms).value_or(0), measured_us / 1e3);
   double system_ms = 0, faults = 0;
   for (KernelUse& use : out.ranks) {
-    const double priced_ms = use.faults * price_ms;
-    use.fault_system_ms = priced_ms >= kMostShare * use.system_ms ? use.system_ms : priced_ms;
+    use.fault_system_ms = fault_system_ms(use, price_ms);
     system_ms += use.fault_system_ms;
     faults += use.faults;
   }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "diagnose/internal/steps/job.h"
@@ -15,7 +18,16 @@ struct KernelUse {
   double faults{0};                 // minor page faults
   double fault_system_ms{0};        // of system_ms, what goes with faults
   double fault_user_ms{0};  // of user_ms, what goes with faults (caches that they leave cold)
+  // By samples of the thread's clock; 0 where they were not taken of all ranks.
+  bool is_sampled{false};
+  double page_fault_ms{0}, reclaim_ms{0}, interrupt_ms{0};
+  double probe_ms{0};                                    // of observers, Kansoku among them
+  double memory_call_ms{0};                              // brk, mmap and their kind
+  std::map<std::string, double, std::less<>> call_ms{};  // other system calls
   [[nodiscard]] double fault_ms() const { return fault_system_ms + fault_user_ms; }
+  /// On top of the thread, whatever it does: no function of the program takes it.
+  [[nodiscard]] double outside_ms() const { return reclaim_ms + interrupt_ms + probe_ms; }
+  [[nodiscard]] double calls_ms() const;
 };
 
 struct KernelUses {
@@ -31,8 +43,10 @@ struct KernelUses {
 /// From counters of the main threads while the steps ran. A fault has the price that the recorder
 /// measured on its machine, or the slope of system time over faults between ranks whose numbers of
 /// faults differ by half of the greatest difference or more, if that is greater; where the price
-/// explains most of a rank's system time, all of it goes with the faults. The user time of a fault
-/// is such a slope, at least 0 and at most kFaultUserRatioMax. Slopes: lower quartiles.
+/// explains most of a rank's system time, all of it goes with the faults. Where the thread's clock
+/// was sampled, the samples in faults and in calls that take memory and give it back say it. The
+/// user time of a fault is such a slope, at least 0 and at most kFaultUserRatioMax. Slopes: lower
+/// quartiles.
 [[nodiscard]] KernelUses read_kernel_use(const trace::Trace& trace, const JobData& job,
                                          const StepTable& steps, double mean_step_ms);
 

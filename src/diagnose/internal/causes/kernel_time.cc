@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "diagnose/internal/causes/kernel_time.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "diagnose/internal/causes/findings.h"
+#include "diagnose/internal/words.h"
+#include "diagnose/thresholds.h"
+#include "stats/peers.h"
+#include "stats/summary.h"
+
+namespace kansoku::diagnose {
+namespace {
+
+constexpr std::size_t kCallsShown = 3;
+
+double calls_ms(const KernelUse& use) {
+  return use.calls_ms();
+}
+double reclaim_ms(const KernelUse& use) {
+  return use.reclaim_ms;
+}
+double interrupt_ms(const KernelUse& use) {
+  return use.interrupt_ms;
+}
+double nothing_ms(const KernelUse& /*use*/) {
+  return 0;
+}
+// Pages that had to go are fetched again.
+double fault_ms(const KernelUse& use) {
+  return use.fault_ms();
+}
+
+struct Kind {
+  std::string_view name;
+  double (*ms)(const KernelUse&);
+  double (*also_ms)(const KernelUse&);  // goes with it, and costs as much
+  std::string_view where, advice;
+};
+constexpr Kind kCalls{"system_calls", calls_ms, nothing_ms, words::kInCalls, words::kAdviceCalls};
+constexpr Kind kReclaim{"reclaim", reclaim_ms, fault_ms, words::kInReclaim, words::kAdviceReclaim};
+constexpr std::array kKinds{
+    kCalls, kReclaim,
+    Kind{"interrupts", interrupt_ms, nothing_ms, words::kInInterrupts, words::kAdviceInterrupts}};
+
+struct Longer {
+  std::size_t rank{0};
+  double ms{0}, peers_ms{0}, cost_ms{0};
+};
+
+/// By rank index: how much longer it works than its peers, whatever the reason.
+std::vector<double> work_excess_ms(const Context& context) {
+  std::vector<double> out;
+  for (const auto& series : excess_over_peers(work_series(context)))
+    out.push_back(stats::mean(series));
+  return out;
+}
+
+/// Ranks with more of the kernel's work than their peers, if it explains most of how much longer
+/// they take. Whoever waits for others makes calls as well, and is not slower.
+std::vector<Longer> longer_ranks(const Context& context, const Kind& kind,
+                                 const std::vector<double>& excess_ms) {
+  std::vector<double> values, all;
+  for (const KernelUse& use : context.kernel.ranks) {
+    values.push_back(kind.ms(use));
+    all.push_back(kind.ms(use) + kind.also_ms(use));
+  }
+  const double least_ms = std::max(kExcessMinMs, kCostShareMin * context.mean_step_ms);
+  const auto peers = stats::leave_one_out(values), all_peers = stats::leave_one_out(all);
+  std::vector<Longer> out;
+  for (std::size_t r = 0; r < values.size() && values.size() > 1; ++r) {
+    const double more_ms = all[r] - all_peers[r].centre;
+    if (values[r] - peers[r].centre >= least_ms && excess_ms[r] >= least_ms &&
+        more_ms >= kMostShare * excess_ms[r])
+      out.push_back({r, values[r], peers[r].centre, std::min(more_ms, excess_ms[r])});
+  }
+  return out;
+}
+
+std::string names_of_calls(const KernelUse& use) {
+  std::vector<std::pair<double, std::string>> calls;
+  for (const auto& [name, ms] : use.call_ms)
+    calls.emplace_back(-ms, name);
+  std::sort(calls.begin(), calls.end());
+  std::vector<std::string> shown;
+  for (std::size_t i = 0; i < std::min(calls.size(), kCallsShown); ++i)
+    shown.push_back(fmt::format("{} {:.1f} ms", calls[i].second, -calls[i].first));
+  return fmt::format("{}", fmt::join(shown, ", "));
+}
+
+Finding describe(const Context& context, const Kind& kind, const std::vector<Longer>& ranks) {
+  Finding finding;
+  finding.kind = kind.name;
+  finding.basis = Basis::kObservation;
+  for (const Longer& longer : ranks) {
+    const std::int32_t number = context.job.ranks[longer.rank].rank;
+    finding.ranks.push_back(number);
+    finding.cost_ms_per_step = std::max(finding.cost_ms_per_step, longer.cost_ms);
+    const KernelUse& use = context.kernel.ranks[longer.rank];
+    finding.evidence.push_back(
+        fmt::format(words::kKernelOfRank, number, longer.ms,
+                    fmt::format(fmt::runtime(kind.where), names_of_calls(use)), longer.peers_ms));
+    if (kind.also_ms(use) > 0)
+      finding.evidence.push_back(
+          fmt::format(words::kFaultsOfRank, number, use.faults, use.system_ms, use.user_ms));
+  }
+  finding.share = finding.cost_ms_per_step / context.mean_step_ms;
+  finding.evidence.emplace_back(kind.advice);
+  return finding;
+}
+
+}  // namespace
+
+std::vector<Finding> find_kernel_time(const Context& context) {
+  std::vector<Finding> out;
+  if (context.kernel.ranks.empty()) return out;
+  const std::vector<double> excess_ms = work_excess_ms(context);
+  for (const Kind& kind : kKinds) {
+    const std::vector<Longer> ranks = longer_ranks(context, kind, excess_ms);
+    if (!ranks.empty()) out.push_back(describe(context, kind, ranks));
+  }
+  return out;
+}
+
+std::vector<bool> ranks_in_reclaim(const Context& context) {
+  std::vector<bool> out(context.job.ranks.size());
+  if (context.kernel.ranks.empty()) return out;
+  for (const Longer& longer : longer_ranks(context, kReclaim, work_excess_ms(context)))
+    out[longer.rank] = true;
+  return out;
+}
+
+RankSeries work_without_kernel(const Context& context) {
+  RankSeries work = work_series(context);
+  if (context.kernel.ranks.empty()) return work;
+  std::vector<double> kernel_ms;
+  for (const KernelUse& use : context.kernel.ranks)
+    kernel_ms.push_back(use.fault_ms() + use.outside_ms());
+  for (const Longer& longer : longer_ranks(context, kCalls, work_excess_ms(context)))
+    kernel_ms[longer.rank] += longer.cost_ms;
+  for (std::size_t r = 0; r < work.size(); ++r) {
+    for (double& ms : work[r])
+      ms = std::max(ms - kernel_ms[r], 0.0);
+  }
+  return work;
+}
+
+}  // namespace kansoku::diagnose
