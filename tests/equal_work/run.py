@@ -8,7 +8,8 @@ diagnosis against the kernel's own account of each rank.
   run.py --minutes 30             begins no run after so long; the same command goes on
   run.py --table                  only the scores so far, of every commit in the results file
 Parts: faults (glibc's heap given back and fetched again in each step), healthy (equal work), moving (work that moves from rank to rank),
-planted (one rank with half as much again), seldom (one rank's rare long steps). Needs root, eBPF and Debian's python3-torch.
+planted (one rank with half as much again), seldom (one rank's rare long steps), reasons (of the kernel, on one rank: jobs/reasons.py, and
+interrupts). Needs root, eBPF and Debian's python3-torch.
 """
 import collections
 import contextlib
@@ -22,16 +23,18 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import kit  # noqa: E402
-from harness.host import LAUNCH  # noqa: E402
-from score import blames, faults_are_right, is_right, others, promised_ms  # noqa: E402
+from harness import host  # noqa: E402
+from score import REASONS, blames, faults_are_right, is_right, others, promised_ms  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TESTS = os.path.dirname(HERE)
 SETTING = {"MALLOC_TRIM_THRESHOLD_": "1000000000", "MALLOC_MMAP_THRESHOLD_": "1000000000"}
 FAULTING = {"BATCH": "256", "WIDTH": "256"}
 RUN_S = 150
+LIMIT_BYTES = 320 << 20
 
-# environment: of the job; ranks; load: none, busy (a loop beside it), pinned (two ranks a processor)
+# environment: of the job; ranks; load: none, busy (a loop beside it), pinned (two ranks a processor), limit (of rank 1's memory),
+# interrupts (on the processor that rank 1 has alone)
 Run = collections.namedtuple("Run", "part job environment ranks load", defaults=(4, "none"))
 SCRIPTS = {"linear": "equal_work/jobs/linear.py", "ratings": "equal_work/jobs/ratings.py", "mlp": "faults/jobs/mlp.py",
            "transformer": "faults/jobs/transformer.py"}
@@ -70,23 +73,67 @@ def seldom():
         yield Run("seldom", "linear", linear("seldom", EVERY=every, STEPS="3000", BATCH="32", WIDTH="192", **SETTING))
 
 
-PARTS = {"faults": (faults, 40), "healthy": (healthy, 100), "moving": (moving, 40), "planted": (planted, 40), "seldom": (seldom, 15)}
+def reasons():
+    for reason in itertools.cycle(REASONS):
+        load = reason if reason in ("limit", "interrupts") else "none"
+        yield Run("reasons", "linear", linear("accumulate", **SETTING, REASON=reason), 2 if reason == "interrupts" else 4, load)
+
+
+PARTS = {"faults": (faults, 40), "healthy": (healthy, 100), "moving": (moving, 40), "planted": (planted, 40), "seldom": (seldom, 15), "reasons": (reasons, 40)}
 
 
 def said(finding):
     return {key: finding[key] for key in ("kind", "ranks", "function", "cost_ms_per_step", "confidence", "evidence")}
 
 
+# Datagrams to itself, half of the time.
+SENDER = """
+import socket, time
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
+    while True:
+        end = time.monotonic() + 0.005
+        while time.monotonic() < end:
+            out.sendto(bytes(1400), ("127.0.0.1", 9))
+        time.sleep(0.005)  # allowed: the pace of a sender
+"""
+
+
+def interrupt(stack):
+    """The second processor receives what the first one sends, in a network namespace of their own."""
+    name = host.Namespaces(1, stack, "ke").names[0]
+    host.run("ip", "netns", "exec", name, "/bin/sh", "-c", "echo 2 > /sys/class/net/lo/queues/rx-0/rps_cpus")
+    stack.enter_context(kit.Job(["ip", "netns", "exec", name, "taskset", "-c", "0", sys.executable, "-c", SENDER]))
+
+
+def limit(stack):
+    """Control groups of memory for the ranks: rank 1's is full once it has loaded its libraries."""
+    for rank in range(4):
+        group = host.ControlGroup("memory", stack, f"kansoku-equal-{os.getpid()}-{rank}")
+        if rank == 1:
+            group.write("memory.limit_in_bytes", LIMIT_BYTES)
+    return group.path[:-1] + "{rank}"
+
+
+def bring_about(run, environment, stack):
+    """Whatever is beside the job, or around it."""
+    if run.load == "pinned":
+        environment["CPUS"] = ",".join(str(rank // 2 % os.cpu_count()) for rank in range(run.ranks))
+    if run.load == "busy":
+        stack.enter_context(kit.Job(["/bin/sh", "-c", "while :; do :; done"]))
+    if run.load == "interrupts":
+        environment["CPUS"] = "0,1"
+        interrupt(stack)
+    if run.load == "limit":
+        environment["CGROUPS"] = limit(stack)
+
+
 def run_one(options, run, name):
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="kansoku-equal-"))
         environment = {**os.environ, **run.environment, "RANKS": str(run.ranks), "ACCOUNT": folder}
-        if run.load == "pinned":
-            environment["CPUS"] = ",".join(str(rank // 2 % os.cpu_count()) for rank in range(run.ranks))
-        if run.load == "busy":
-            stack.enter_context(kit.Job(["/bin/sh", "-c", "while :; do :; done"]))
+        bring_about(run, environment, stack)
         trace = os.path.join(options.traces or folder, name + ".pftrace")
-        job = [sys.executable, LAUNCH, os.path.join(HERE, "jobs/account.py"), os.path.join(TESTS, SCRIPTS[run.job])]
+        job = [sys.executable, host.LAUNCH, os.path.join(HERE, "jobs/account.py"), os.path.join(TESTS, SCRIPTS[run.job])]
         begin = time.monotonic()
         done = kit.record(options.kansoku, trace, "-q", of=job, env=environment, timeout=RUN_S, start_new_session=True)
         kit.expect(done.returncode == 0, f"record: status {done.returncode}: {done.stderr[-1000:]}")
@@ -118,7 +165,7 @@ def plan_of(options):
         for part, run in runs:
             key = [part, number, run.part, run.job, sorted(run.environment.items()), run.ranks, run.load]
             name = f"{part}-{number}"
-            words = " ".join([run.job, *(value for key, value in run.environment.items() if key in ("MODE", "EVERY")),
+            words = " ".join([run.job, *(value for key, value in run.environment.items() if key in ("MODE", "EVERY", "REASON")),
                               "with the setting" if SETTING.items() <= run.environment.items() else "", run.load, f"{run.ranks} ranks"])
             yield kit.Part(json.loads(json.dumps(key)), f"{name} {' '.join(words.split())}",
                            lambda run=run, name=name: {**run._asdict(), **run_one(options, run, name)})
@@ -126,6 +173,8 @@ def plan_of(options):
 
 def group_of(result):
     mode = result["environment"].get("MODE") or result["job"]
+    if result["part"] == "reasons":
+        mode = result["environment"]["REASON"]
     return (result["part"], mode + (" 1 in " + result["environment"]["EVERY"] if mode == "seldom" else ""),
             "both thresholds" if SETTING.items() <= result["environment"].items() else "as it comes")
 
@@ -137,8 +186,10 @@ def print_table(results):
     for key, group in itertools.groupby(sorted(ran, key=group_of), key=group_of):
         group = list(group)
         right = sum(map(is_right, group))
-        print(f"| {' | '.join(key)} | {len(group)} | {right} | {kit.interval(right, len(group))} | {sum(bool(blames(r)) for r in group)} | "
-              f"{sum(bool(others(r)) for r in group)} | {sum(faults_are_right(r) is False for r in group)} |")
+        # Of the other parts somebody is to be named.
+        counts = [sum(map(of, group)) for of in (lambda r: bool(blames(r)), lambda r: bool(others(r)), lambda r: faults_are_right(r) is False)]
+        cells = counts if key[0] not in ("planted", "seldom", "reasons") else ["", "", ""]
+        print(f"| {' | '.join(key)} | {len(group)} | {right} | {kit.interval(right, len(group))} | {' | '.join(map(str, cells))} |")
     print_promises(ran)
 
 

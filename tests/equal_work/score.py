@@ -11,6 +11,11 @@ ABOVE_MS, WITHIN_MS = 5, 1  # system time a step above the least rank's: named f
 IMPERSONAL = ("page_faults", "cpu_contention", "moving_imbalance")
 
 
+# Reasons on rank 1, and the kinds that name them.
+REASONS = {"cow": "page_faults", "mapping": "page_faults", "dontneed": "page_faults", "evicted": "page_faults", "limit": "reclaim",
+           "calls": "system_calls", "lock": "blocked", "interrupts": "interrupts"}
+
+
 def faults_are_right(result):
     """Who is named for page faults, against system time a step; None: nobody is, and nobody had to be."""
     steps = int(result["environment"].get("STEPS") or 0) or result["steps"]
@@ -49,6 +54,8 @@ def is_right(result):
     blamed = blames(result)
     if result["part"] in ("planted", "seldom"):
         return bool(blamed) and all(f["ranks"] == [1] for f in blamed) and faults_are_right(result) is not False
+    if result["part"] == "reasons":
+        return bool(kinds) and kinds[0] == REASONS[result["environment"]["REASON"]] and result["findings"][0]["ranks"] == [1]
     if result["part"] == "setting":
         return not [kind for kind in kinds if kind != "cpu_contention"]
     if result["part"] == "moving" and "moving_imbalance" not in kinds:
@@ -85,6 +92,11 @@ def selftest():
     ]
     wrong = [f"{part} {findings} {more}: {not expected}" for part, findings, more, expected in cases
              if is_right(result(part, findings, **more)) is not expected]
+    for findings, expected in (([("reclaim", [1], "")], True), ([("reclaim", [2], "")], False), ([("blocked", [1], "f"), ("reclaim", [1], "")], False)):
+        one = result("reasons", findings)
+        one["environment"]["REASON"] = "limit"
+        if is_right(one) is not expected:
+            wrong.append(f"reasons {findings}: {not expected}")
     promise = result("faults", [("page_faults", everybody, "")])
     for line, expected in (("without them a step would take about 37.4 ms, not 60.9 ms", (37.4, False)),
                            ("without them a step would take at most 30.0 ms, not 60.9 ms", (30.0, True))):

@@ -8,7 +8,7 @@
                     turn         every tenth step is six times as long, on one rank after the other
                     planted      rank 1 has one and a half times the batch
                     seldom       rank 1's step is three times as long, once in EVERY steps
-  STEPS[150] BATCH[192] WIDTH[320] EVERY[30]
+  STEPS[150] BATCH[192] WIDTH[320] EVERY[30] REASON[]: reasons.py
 """
 import os
 import random
@@ -17,6 +17,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+
+import reasons
 
 MODE, STEPS = os.environ.get("MODE") or "accumulate", int(os.environ.get("STEPS") or 150)
 BATCH, WIDTH, EVERY = int(os.environ.get("BATCH") or 192), int(os.environ.get("WIDTH") or 320), int(os.environ.get("EVERY") or 30)
@@ -73,10 +75,12 @@ def main():
     torch.manual_seed(1)
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
+    reasons.prepare(rank)
     models = [DistributedDataParallel(Stack()) for _ in range(2 if MODE == "two_models" else 1)]
     optimizers = [torch.optim.Adam(model.parameters()) for model in models]
     draw = random.Random(100 + rank)
     for step in range(STEPS):
+        reasons.at_step(step, rank)
         train_step(models, optimizers, rows_of(step, rank, world, draw))
     dist.barrier()
     dist.destroy_process_group()
