@@ -78,7 +78,8 @@ std::vector<RankSummary> summarise_ranks(const JobData& job, const std::vector<S
 bool is_rank_excess(const Finding& finding) {
   return finding.kind.starts_with("slow_") || finding.kind == "asymmetry" ||
          finding.kind == "interpreter_lock" || finding.kind == "blocked" ||
-         finding.kind == "uneven_work";
+         finding.kind == "uneven_work" || finding.kind == "system_calls" ||
+         finding.kind == "reclaim" || finding.kind == "interrupts";
 }
 
 // Mean over steps of the greatest minus the median work over ranks.

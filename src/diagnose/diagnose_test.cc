@@ -284,6 +284,17 @@ TEST(Diagnose, ARankThatStallsNowAndThenIsFound) {
   EXPECT_THAT(d.findings[0].stack, Contains("save_checkpoint"));
 }
 
+// A slow stretch is one event, however many steps it has.
+TEST(Diagnose, ASlowStretchNamesNobodyAndIsNoted) {
+  SyntheticJob job;
+  job.step_count = 160;
+  job.faults = {{.kind = Fault::Kind::kForwardBusy, .rank = 1, .cost_ms = 30, .from = 105}};
+  const Diagnosis d = run_job(job);
+  for (const Finding& finding : d.findings)
+    EXPECT_EQ(finding.kind, "moving_imbalance");
+  EXPECT_THAT(d.notes, Contains(HasSubstr("in too few parts of the recording to name it")));
+}
+
 TEST(Diagnose, StallsThatFallOnAnyRankNameNone) {
   SyntheticJob job;
   job.step_count = 400;

@@ -52,17 +52,19 @@ enum class Act : std::uint8_t {
 
 constexpr std::size_t kLockWaitIndex = static_cast<std::size_t>(Act::kLockWait);
 constexpr std::int32_t kHelperTid = 77;
-constexpr const char* kLoader = "/lib/torch/utils/data/dataloader.py";
+constexpr const char* kLoader = "/usr/lib/python3/dist-packages/torch/utils/data/dataloader.py";
 constexpr const char* kUser = "/app/train.py";
 
 std::vector<FrameText> tail_of(Act act) {
   const FrameText next{"_BaseDataLoaderIter.__next__", kLoader, 630};
-  const FrameText fetch{"_MapDatasetFetcher.fetch", "/lib/torch/utils/data/_utils/fetch.py", 51};
-  const FrameText ddp{"DistributedDataParallel.forward", "/lib/torch/nn/parallel/distributed.py",
-                      9};
+  const FrameText fetch{"_MapDatasetFetcher.fetch",
+                        "/usr/lib/python3/dist-packages/torch/utils/data/_utils/fetch.py", 51};
+  const FrameText ddp{"DistributedDataParallel.forward",
+                      "/usr/lib/python3/dist-packages/torch/nn/parallel/distributed.py", 9};
   const FrameText net{"ToyNet.forward", kUser, 40};
-  const FrameText engine{"_engine_run_backward", "/lib/torch/autograd/graph.py", 825};
-  const FrameText adamw{"AdamW.step", "/lib/torch/optim/adamw.py", 220};
+  const FrameText engine{"_engine_run_backward",
+                         "/usr/lib/python3/dist-packages/torch/autograd/graph.py", 825};
+  const FrameText adamw{"AdamW.step", "/usr/lib/python3/dist-packages/torch/optim/adamw.py", 220};
   switch (act) {
     case Act::kInput:
       return {next, fetch, {"ToyDataset.__getitem__", kUser, 20}};
@@ -74,21 +76,27 @@ std::vector<FrameText> tail_of(Act act) {
               {"_MultiProcessingDataLoaderIter._try_get_data", kLoader, 1133},
               {"Queue.get", "/lib/python3.11/multiprocessing/queues.py", 113}};
     case Act::kForward:
-      return {ddp, net, {"Linear.forward", "/lib/torch/nn/modules/linear.py", 117}};
+      return {ddp,
+              net,
+              {"Linear.forward", "/usr/lib/python3/dist-packages/torch/nn/modules/linear.py", 117}};
     case Act::kSlowForward:
       return {ddp, net, {"slow_block", kUser, 33}};
     case Act::kBackward:
-      return {{"Tensor.backward", "/lib/torch/_tensor.py", 522}, engine};
+      return {{"Tensor.backward", "/usr/lib/python3/dist-packages/torch/_tensor.py", 522}, engine};
     case Act::kSlowBackward:
-      return {{"Tensor.backward", "/lib/torch/_tensor.py", 522}, engine, {"slow_hook", kUser, 36}};
+      return {{"Tensor.backward", "/usr/lib/python3/dist-packages/torch/_tensor.py", 522},
+              engine,
+              {"slow_hook", kUser, 36}};
     case Act::kOptimizer:
-      return {adamw, {"_single_tensor_adamw", "/lib/torch/optim/adamw.py", 360}};
+      return {adamw,
+              {"_single_tensor_adamw", "/usr/lib/python3/dist-packages/torch/optim/adamw.py", 360}};
     case Act::kSlowOptimizer:
       return {adamw, {"slow_update", kUser, 38}};
     case Act::kOther:
       return {{"log_metrics", kUser, 70}};
     case Act::kCheckpoint:
-      return {{"save_checkpoint", kUser, 75}, {"save", "/lib/torch/serialization.py", 600}};
+      return {{"save_checkpoint", kUser, 75},
+              {"save", "/usr/lib/python3/dist-packages/torch/serialization.py", 600}};
     case Act::kStuck:
       return {{"wait_for_lock", kUser, 90}};
     case Act::kLockWait:
@@ -96,12 +104,14 @@ std::vector<FrameText> tail_of(Act act) {
     case Act::kHog:
       return {{"parse_metrics", kUser, 95}};
     case Act::kWorkerIdle:
-      return {{"_worker_loop", "/lib/torch/utils/data/_utils/worker.py", 250},
-              {"Queue.get", "/lib/python3.11/multiprocessing/queues.py", 113}};
+      return {
+          {"_worker_loop", "/usr/lib/python3/dist-packages/torch/utils/data/_utils/worker.py", 250},
+          {"Queue.get", "/lib/python3.11/multiprocessing/queues.py", 113}};
     case Act::kWorkerBusy:
-      return {{"_worker_loop", "/lib/torch/utils/data/_utils/worker.py", 308},
-              fetch,
-              {"SlowDataset.__getitem__", kUser, 27}};
+      return {
+          {"_worker_loop", "/usr/lib/python3/dist-packages/torch/utils/data/_utils/worker.py", 308},
+          fetch,
+          {"SlowDataset.__getitem__", kUser, 27}};
   }
   return {};
 }
@@ -633,6 +643,7 @@ void add_kernel_counters(trace::Trace& trace, const std::vector<KernelCounters>&
     counter("system time", use.system_ms * 1e6);
     for (const auto& [name, ms] : use.sampled_ms)
       counter("time in " + name, ms * 1e6);
+    if (use.unknown_ms > 0) counter("time unknown", use.unknown_ms * 1e6);
   }
 }
 

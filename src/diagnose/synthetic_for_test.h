@@ -75,6 +75,7 @@ void add_limits(trace::Trace& trace, std::int32_t pid, std::string_view cpus,
 struct KernelCounters {
   double faults{0}, system_ms{0}, user_ms{30};
   std::map<std::string, double> sampled_ms{};  // by "page faults", "call read"
+  double unknown_ms{0};                        // sampled, without a stack
 };
 /// Adds them as a recorder writes them, once a second; of the first ranks only, if there are fewer.
 void add_kernel_counters(trace::Trace& trace, const std::vector<KernelCounters>& ranks,

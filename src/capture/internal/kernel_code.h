@@ -13,10 +13,12 @@ namespace kansoku::capture {
 /// Work that the kernel does on a thread's processor time.
 enum class KernelPart : std::uint8_t {
   kPageFaults,
-  kReclaim,     // looks for memory that others can spare, or compacts it
-  kInterrupts,  // serves interrupts on top of the thread
-  kProbes,      // observers: ours and others'
-  kCall,        // a system call
+  kReclaim,  // looks for memory that others can spare, or compacts it
+  // Serves interrupts on top of the thread. What a call of the thread itself has caused, as the
+  // receiving of what it sends to its own host, is the call's.
+  kInterrupts,
+  kProbes,  // observers: ours and others'
+  kCall,    // a system call
   kOther,
 };
 inline constexpr std::size_t kKernelPartCount = 6;

@@ -25,6 +25,8 @@ constexpr const char* kSymbols =
     "ffffffff81306800 T after\n"
     "ffffffff81360070 t handle_softirqs\n"
     "ffffffff81360400 T do_softirq\n"
+    "ffffffff81360600 t __irq_exit_rcu\n"
+    "ffffffff81360700 T after_exit\n"
     "ffffffff821f2ed0 T exc_page_fault\n"
     "ffffffff821f2fd0 T exc_other\n"
     "ffffffff815ad480 T try_to_free_mem_cgroup_pages\n"
@@ -49,7 +51,9 @@ TEST(KernelCode, TheInnermostFrameThatTellsDecides) {
   EXPECT_EQ(use({0xffffffff81306010}), (KernelUse{KernelPart::kCall, "munmap"}));
   EXPECT_EQ(use({dispatch, fault, call}).part, KernelPart::kPageFaults);
   EXPECT_EQ(use({reclaim, fault}).part, KernelPart::kReclaim);
-  EXPECT_EQ(use({softirq, reclaim, fault}).part, KernelPart::kInterrupts);
+  const std::uint64_t exit = 0xffffffff81360610, sent = 0xffffffff81360410;
+  EXPECT_EQ(use({softirq, exit, reclaim, fault}).part, KernelPart::kInterrupts);
+  EXPECT_EQ(use({softirq, sent, dispatch, call}), (KernelUse{KernelPart::kCall, "mmap"}));
   EXPECT_EQ(use({probe}).part, KernelPart::kProbes);
   EXPECT_EQ(use({dispatch}).part, KernelPart::kOther);
   EXPECT_EQ(use({}).part, KernelPart::kOther);

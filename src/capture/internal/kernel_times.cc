@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture/internal/kernel_times.h"
 
+#include <algorithm>
 #include <fstream>
 #include <utility>
 
@@ -23,8 +24,10 @@ bool KernelTimes::is_ready() {
     fail(made.error().what);
     return false;
   }
-  std::ifstream symbols("/proc/kallsyms");
-  code_ = KernelCode::read(symbols);
+  if (!code_.is_known()) {
+    std::ifstream symbols("/proc/kallsyms");
+    code_ = KernelCode::read(symbols);
+  }
   if (!code_.is_known()) {
     fail("the kernel hides its functions' addresses (/proc/sys/kernel/kptr_restrict)");
     return false;
@@ -33,9 +36,21 @@ bool KernelTimes::is_ready() {
   return true;
 }
 
+/// Nothing is sampled that nobody reads.
+void KernelTimes::stop() {
+  if (sampler_) lost_ += sampler_->lost() + unplaced_;
+  unplaced_ = 0;
+  sampler_.reset();
+  threads_.clear();
+  uses_.clear();
+}
+
 void KernelTimes::fail(std::string problem) {
   has_failed_ = true;
-  problems_.push_back("times in the kernel: " + std::move(problem));
+  stop();
+  problem = "times in the kernel: " + problem;
+  if (std::find(problems_.begin(), problems_.end(), problem) == problems_.end())
+    problems_.push_back(std::move(problem));
 }
 
 std::string KernelTimes::name_of(const bpf::ThreadSampler::Count& count, Thread& thread) {
@@ -78,7 +93,9 @@ void KernelTimes::poll(const Processes& processes, BootTime now) {
   const auto counts = sampler_->read();
   if (!counts) return fail(counts.error().what);
   std::map<std::int32_t, std::map<std::string, std::uint64_t>> sums;
+  unplaced_ = 0;
   for (const bpf::ThreadSampler::Count& count : *counts) {
+    if (count.stack == WIRE_STACK_UNKNOWN) unplaced_ += count.samples;
     const auto thread = threads_.find(count.tid);
     if (thread != threads_.end()) sums[count.tid][name_of(count, thread->second)] += count.samples;
   }
@@ -88,27 +105,27 @@ void KernelTimes::poll(const Processes& processes, BootTime now) {
 
 void KernelTimes::begin_trace(BootTime now) {
   is_open_ = true;
+  has_failed_ = false;
   next_ = now;
-  for (auto& [pid, thread] : threads_) {
-    for (auto& [name, track] : thread.tracks)
-      track.reset();
-  }
+}
+
+void KernelTimes::end_trace(BootTime /*now*/) {
+  is_open_ = false;
+  stop();
 }
 
 void KernelTimes::set_enabled(bool enabled) {
-  if (std::exchange(is_enabled_, enabled) == enabled || enabled || !sampler_) return;
-  for (const auto& [pid, thread] : threads_)
-    sampler_->forget(pid);
-  threads_.clear();
+  is_enabled_ = enabled;
+  if (!enabled) stop();
 }
 
 void KernelTimes::forget(std::int32_t pid) {
-  if (threads_.erase(pid) != 0) sampler_->forget(pid);
+  if (threads_.erase(pid) != 0 && sampler_) sampler_->forget(pid);
 }
 
 void KernelTimes::add_losses(Losses& out) const {
   out.add(capture_without_kernel_times, has_failed_ ? 1 : 0);
-  if (sampler_) out.add(capture_kernel_samples_lost, sampler_->lost());
+  out.add(capture_kernel_samples_lost, lost_ + unplaced_ + (sampler_ ? sampler_->lost() : 0));
 }
 
 void KernelTimes::add_problems(std::vector<std::string>& out) const {

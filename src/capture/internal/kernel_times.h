@@ -24,10 +24,10 @@ STAT(capture_kernel_samples_lost, kNotice, kCapture,
      "samples of threads in the kernel that found no place to be counted at");
 
 /// Source of each rank's processor time by the kernel's work, of its main thread, a sample each
-/// bpf::ThreadSampler::kPeriod. Counters, ns, once a second: "time in user code", "time in page
-/// faults", "time in reclaim", "time in interrupts", "time in probes", "time in call mmap" (a call
-/// each, of kCallsMax; "time in other calls"), "time in other kernel code", "time unknown". Ranks
-/// only; single-threaded.
+/// bpf::ThreadSampler::kPeriod while a trace is open. Counters, ns, once a second: "time in user
+/// code", "time in page faults", "time in reclaim", "time in interrupts", "time in probes", "time
+/// in call mmap" (a call each, of kCallsMax; "time in other calls"), "time in other kernel code",
+/// "time unknown". Ranks only; single-threaded.
 class KernelTimes final : public Source {
  public:
   static constexpr std::size_t kCallsMax = 16;  // of a thread
@@ -41,7 +41,7 @@ class KernelTimes final : public Source {
   }
   void poll(const Processes& processes, BootTime now) override;
   void begin_trace(BootTime now) override;
-  void end_trace(BootTime /*now*/) override { is_open_ = false; }
+  void end_trace(BootTime now) override;
   void set_enabled(bool enabled) override;
   void add_losses(Losses& out) const override;
   void add_problems(std::vector<std::string>& out) const override;
@@ -54,6 +54,7 @@ class KernelTimes final : public Source {
   };
   [[nodiscard]] bool is_ready();
   void fail(std::string problem);
+  void stop();
   [[nodiscard]] std::string name_of(const bpf::ThreadSampler::Count& count, Thread& thread);
   void write(std::int32_t pid, Thread& thread, const std::map<std::string, std::uint64_t>& samples,
              BootTime now);
@@ -64,6 +65,8 @@ class KernelTimes final : public Source {
   std::map<std::int32_t, KernelUse> uses_;  // by stack
   std::map<std::int32_t, Thread> threads_;  // by pid
   std::vector<std::string> problems_;
+  std::uint64_t lost_{0};      // samples, of the samplers so far
+  std::uint64_t unplaced_{0};  // likewise, of this one's that have no stack
   bool has_failed_{false};
   bool is_enabled_{true}, is_open_{false};
   BootTime next_{};

@@ -98,6 +98,47 @@ TEST_F(KernelTimesTest, TouchingMemoryIsPageFaultsAndGivingItBackACall) {
   EXPECT_THAT(counters, Contains(Key("time in call munmap")));
 }
 
+// Between two windows, and while it is switched off, nothing is sampled.
+TEST_F(KernelTimesTest, EachWindowBeginsAnew) {
+  MemorySink sink;
+  auto writer = std::move(trace::Writer::create(sink, kTraceBegin)).value();
+  KernelTimes times(*writer);
+  Processes processes;
+  Observed& self = processes[::getpid()];
+  self.facts.pid = ::getpid();
+  self.place.role = Role::kRank;
+  EXPECT_EQ(times.due(), BootTime::max());
+  const auto spend = [] {
+    const Nanos end = sys::thread_cpu_time() + kWorkTime;
+    while (sys::thread_cpu_time() < end)
+      touch_memory();
+  };
+  for (int window = 0; window < 2; ++window) {
+    times.begin_trace(kTraceBegin);
+    EXPECT_EQ(times.due(), kTraceBegin);
+    times.poll(processes, kTraceBegin);
+    times.set_enabled(false);
+    EXPECT_EQ(times.due(), BootTime::max());
+    times.set_enabled(true);
+    times.poll(processes, kTraceBegin);
+    spend();
+    times.poll(processes, kNextPoll);
+    times.end_trace(kNextPoll);
+    spend();
+  }
+  ASSERT_TRUE(writer->flush().has_value());
+  const auto read = trace::read_trace(as_bytes(sink.data()));
+  ASSERT_TRUE(read.has_value());
+  std::size_t faults = 0;
+  for (std::size_t i = 0; i < read->counters.size(); ++i) {
+    const trace::Track& track = read->tracks[read->counters.track[i].raw];
+    if (read->str(track.name) != "time in page faults") continue;
+    ++faults;
+    EXPECT_LT(read->counters.value[i], 1.5 * kWorkTime.count());
+  }
+  EXPECT_GE(faults, 2U);
+}
+
 TEST_F(KernelTimesTest, ACallIsNamed) {
   const auto counters = counters_of([] {
     std::array<char, 65536> buffer{};

@@ -165,6 +165,10 @@ inline constexpr char kFaultsMayExplain[] =
     "less what page faults cost, rank {} works {:.1f} ms per step longer than its peers; that cost "
     "is known to {:.1f} ms only, so the rank is not named";
 
+inline constexpr char kSlowStretch[] =
+    "rank {} works {:.1f} ms per step longer than its peers, in too few parts of the recording to "
+    "name it: record for longer";
+
 // The kernel's work.
 inline constexpr char kKernelOfRank[] = "rank {}: {:.1f} ms a step {}; its peers: {:.1f} ms";
 inline constexpr char kInCalls[] = "in system calls ({})";

@@ -117,17 +117,25 @@ std::vector<SlowRank> intermittent_suspects(const RankSeries& excess, std::vecto
   return found;
 }
 
+/// Steps in a row are one stall: whatever slows one for seconds is no chance a step.
+std::uint64_t count_stalls(const std::vector<bool>& hot) {
+  std::uint64_t count = 0;
+  for (std::size_t s = 0; s < hot.size(); ++s)
+    count += hot[s] && (s == 0 || !hot[s - 1]) ? 1 : 0;
+  return count;
+}
+
 // Ranks that stall now and then: too seldom for a mean to show it, and more often than chance puts
 // stalls on one rank.
 std::vector<SlowRank> stall_suspects(const Context& context, const RankSeries& excess,
                                      std::vector<bool>& known) {
+  if (context.steps.count() < kBlocksMin) return {};
   const double stall_ms = kStallShareMin * context.median_step_ms;
   std::vector<std::vector<bool>> stalls;
   std::vector<std::uint64_t> counts;
   for (const auto& series : excess) {
     stalls.push_back(steps_above(series, stall_ms));
-    counts.push_back(
-        static_cast<std::uint64_t>(std::count(stalls.back().begin(), stalls.back().end(), true)));
+    counts.push_back(count_stalls(stalls.back()));
   }
   const std::uint64_t total = std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
   const auto rank_count = static_cast<double>(excess.size());
@@ -135,8 +143,9 @@ std::vector<SlowRank> stall_suspects(const Context& context, const RankSeries& e
   for (std::size_t r = 0; r < excess.size(); ++r) {
     if (known[r] || counts[r] < kHotStepsMin) continue;
     const double hot_ms = mean_over(excess[r], stalls[r]);
+    const auto hot_count = std::count(stalls[r].begin(), stalls[r].end(), true);
     const double cost_ms =
-        hot_ms * static_cast<double>(counts[r]) / static_cast<double>(excess[r].size());
+        hot_ms * static_cast<double>(hot_count) / static_cast<double>(excess[r].size());
     const double chance = rank_count * stats::chance_of_share(counts[r], total, excess.size());
     if (hot_ms < kExcessMinMs || cost_ms < kCostShareMin * context.mean_step_ms ||
         chance > kBlameChanceMax)
@@ -577,6 +586,16 @@ Lateness measure_lateness(const Context& context, const std::vector<bool>& only)
   return out;
 }
 
+/// Ranks that are slower on the whole, and not often enough: chance, or a fault that began late.
+void note_slow_stretches(const Context& context, const RankSeries& excess,
+                         const std::vector<bool>& known, ExcessOptions options,
+                         std::vector<std::string>& notes) {
+  options.asks_blocks = false;
+  for (const Outlier& outlier : find_outliers(excess, known, options))
+    notes.push_back(fmt::format(words::kSlowStretch, context.job.ranks[outlier.rank_index].rank,
+                                outlier.excess_ms));
+}
+
 /// Most samples that find the rank asleep in its working time are in torch.distributed, sending and
 /// receiving: no collective, and still a wait for another rank.
 bool sleeps_in_communication(const Context& context, std::size_t rank) {
@@ -601,6 +620,7 @@ void find_slow_ranks(const Context& context, const Options& options, std::vector
   const double doubt_ms = fault_doubt_ms(context);
   std::vector<bool> known(context.job.ranks.size());
   std::vector<SlowRank> suspects = steady_suspects(excess, known, test);
+  note_slow_stretches(context, excess, known, test, notes);
   for (SlowRank& suspect : intermittent_suspects(excess, known, test))
     suspects.push_back(std::move(suspect));
   for (SlowRank& suspect : stall_suspects(context, excess, known))
@@ -643,7 +663,7 @@ std::vector<Finding> find_causes(const Context& context, const Options& options,
     find_busy_ranks(context, options, findings, notes);
   }
   if (auto faults = find_page_faults(context)) findings.push_back(std::move(*faults));
-  for (Finding& kernel : find_kernel_time(context))
+  for (Finding& kernel : find_kernel_time(context, options))
     findings.push_back(std::move(kernel));
   find_lock_waits(context, findings);
   find_contention(context, options, findings, notes);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "diagnose/internal/causes/findings.h"
+#include "diagnose/internal/causes/localise.h"
 #include "diagnose/internal/words.h"
 #include "diagnose/thresholds.h"
 #include "stats/peers.h"
@@ -115,15 +116,42 @@ Finding describe(const Context& context, const Kind& kind, const std::vector<Lon
   return finding;
 }
 
+/// The function that makes the calls.
+void add_caller(const Context& context, const std::vector<Longer>& ranks, const Options& options,
+                Finding& finding) {
+  std::vector<bool> culprits(context.job.ranks.size());
+  for (const Longer& longer : ranks)
+    culprits[longer.rank] = true;
+  const Location location = locate_excess(context, culprits, std::nullopt, options);
+  if (location.function.empty()) return;
+  finding.function = location.function;
+  finding.file = location.file;
+  finding.line = location.line;
+  finding.stack = location.stack;
+  finding.evidence.insert(
+      finding.evidence.end() - 1,
+      fmt::format(words::kStackSamples, location.excess_ms, per_step(context), location.function));
+}
+
+/// Part of a rank's processor time that is in its working time: it waits for others in the rest.
+double working_part(const Context& context, std::size_t rank) {
+  const KernelUse& use = context.kernel.ranks[rank];
+  const double all_ms = use.user_ms + use.system_ms;
+  if (!context.job.ranks[rank].main.is_known || !(all_ms > 0)) return 1;
+  return std::min(stats::mean(context.times[rank].running_ms) / all_ms, 1.0);
+}
+
 }  // namespace
 
-std::vector<Finding> find_kernel_time(const Context& context) {
+std::vector<Finding> find_kernel_time(const Context& context, const Options& options) {
   std::vector<Finding> out;
   if (context.kernel.ranks.empty()) return out;
   const std::vector<double> excess_ms = work_excess_ms(context);
   for (const Kind& kind : kKinds) {
     const std::vector<Longer> ranks = longer_ranks(context, kind, excess_ms);
-    if (!ranks.empty()) out.push_back(describe(context, kind, ranks));
+    if (ranks.empty()) continue;
+    out.push_back(describe(context, kind, ranks));
+    if (kind.name == kCalls.name) add_caller(context, ranks, options, out.back());
   }
   return out;
 }
@@ -140,8 +168,10 @@ RankSeries work_without_kernel(const Context& context) {
   RankSeries work = work_series(context);
   if (context.kernel.ranks.empty()) return work;
   std::vector<double> kernel_ms;
-  for (const KernelUse& use : context.kernel.ranks)
-    kernel_ms.push_back(use.fault_ms() + use.outside_ms());
+  for (std::size_t r = 0; r < context.kernel.ranks.size(); ++r) {
+    const KernelUse& use = context.kernel.ranks[r];
+    kernel_ms.push_back(use.fault_ms() + use.outside_ms() * working_part(context, r));
+  }
   for (const Longer& longer : longer_ranks(context, kCalls, work_excess_ms(context)))
     kernel_ms[longer.rank] += longer.cost_ms;
   for (std::size_t r = 0; r < work.size(); ++r) {

@@ -10,8 +10,9 @@
 namespace kansoku::diagnose {
 
 /// Ranks that are slower than their peers because the kernel works longer on their main thread, as
-/// sampled: "system_calls", "reclaim", "interrupts". Page faults: find_page_faults().
-[[nodiscard]] std::vector<Finding> find_kernel_time(const Context& context);
+/// sampled: "system_calls", with the function that makes them, "reclaim", "interrupts". Page
+/// faults: find_page_faults().
+[[nodiscard]] std::vector<Finding> find_kernel_time(const Context& context, const Options& options);
 
 /// Ranks of the finding "reclaim", a flag each: their page faults are a consequence.
 [[nodiscard]] std::vector<bool> ranks_in_reclaim(const Context& context);

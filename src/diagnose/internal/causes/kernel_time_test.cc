@@ -34,13 +34,13 @@ KernelCounters sampled(std::map<std::string, double> ms) {
   return {20, sum, 30, std::move(ms)};
 }
 
-TEST(KernelTime, TheKernelsWorkIsNamedAndNoFunction) {
+TEST(KernelTime, TheKernelsWorkIsNamedAndWhoCallsIt) {
   struct Case {
-    const char *counter, *kind, *words;
+    const char *counter, *kind, *words, *function;
   };
-  for (const Case& one : {Case{"call getppid", "system_calls", "getppid 14."},
-                          Case{"reclaim", "reclaim", "memory that can be freed"},
-                          Case{"interrupts", "interrupts", "run on top of it"}}) {
+  for (const Case& one : {Case{"call getppid", "system_calls", "getppid 14.", "slow_block"},
+                          Case{"reclaim", "reclaim", "memory that can be freed", ""},
+                          Case{"interrupts", "interrupts", "run on top of it", ""}}) {
     const KernelCounters plain = sampled({{one.counter, 0.2}}),
                          longer = sampled({{one.counter, 15}});
     const Diagnosis d = run_counted(15, {plain, plain, longer, plain});
@@ -48,7 +48,7 @@ TEST(KernelTime, TheKernelsWorkIsNamedAndNoFunction) {
     const Finding& finding = d.findings[0];
     EXPECT_THAT(finding.ranks, ElementsAre(2));
     EXPECT_EQ(finding.basis, Basis::kObservation);
-    EXPECT_EQ(finding.function, "");
+    EXPECT_EQ(finding.function, one.function);
     EXPECT_NEAR(finding.cost_ms_per_step, 14.8, 0.5);
     EXPECT_THAT(finding.evidence, Contains(HasSubstr(one.words)));
     EXPECT_THAT(finding.evidence, Contains(HasSubstr("rank 2: 14.")));
@@ -88,6 +88,26 @@ TEST(KernelTime, FaultsOfARankInReclaimAreAConsequence) {
   EXPECT_THAT(d.findings[0].ranks, ElementsAre(2));
   EXPECT_NEAR(d.findings[0].cost_ms_per_step, 15, 1);
   EXPECT_THAT(d.findings[0].evidence, Contains(HasSubstr("rank 2: 3")));
+}
+
+TEST(KernelTime, CountersThatCannotBeAreLeftOut) {
+  for (const double ms : {-15.0, 1e5, 1e300}) {
+    const KernelCounters plain{20, 1, 30, {{"call write", 0.2}, {"interrupts", 0.1}}};
+    const KernelCounters odd{20, 1, 30, {{"call write", 0.2}, {"interrupts", ms}}};
+    EXPECT_THAT(kinds_of(run_counted(15, {plain, plain, odd, plain})), ElementsAre("slow_forward"))
+        << ms;
+    EXPECT_THAT(kinds_of(run_counted(0, {plain, plain, odd, plain})), ElementsAre()) << ms;
+  }
+}
+
+TEST(KernelTime, ManyUnknownSamplesSayNothing) {
+  const KernelCounters plain = sampled({{"reclaim", 0.2}});
+  KernelCounters longer = sampled({{"reclaim", 12}});
+  for (const double unknown_ms : {1.0, 4.0}) {
+    longer.unknown_ms = unknown_ms;
+    EXPECT_THAT(kinds_of(run_counted(15, {plain, plain, longer, plain})),
+                Contains(unknown_ms < 2 ? "reclaim" : "slow_forward"));
+  }
 }
 
 // Observers are not the program.

@@ -208,7 +208,8 @@ std::vector<double> CallTree::support_of(const std::vector<std::uint32_t>& path,
 }
 
 bool CallTree::is_own(std::uint32_t node) const {
-  return is_user_code(text_of(*trace_, nodes_[node].file));
+  return is_user_code(text_of(*trace_, nodes_[node].file)) &&
+         text_of(*trace_, nodes_[node].function) != "<module>";
 }
 
 Location CallTree::locate(const std::vector<bool>& culprits, const Options& options) const {
@@ -236,6 +237,11 @@ Location CallTree::locate(const std::vector<bool>& culprits, const Options& opti
     found.support = std::min(support[named], 1.0);
     found.excess_ms = difference_ms[path[named]];
     found.sample_count = culprit_samples;
+    found.waits_for_worker = std::any_of(
+        path.begin(), path.begin() + static_cast<std::ptrdiff_t>(k + 1), [&](std::uint32_t node) {
+          return is_worker_wait(text_of(*trace_, nodes_[node].function),
+                                text_of(*trace_, nodes_[node].file));
+        });
     if (named < k) found.below = text_of(*trace_, nodes_[path[k]].function);
     return found;
   }
@@ -247,10 +253,7 @@ Location CallTree::describe(std::uint32_t node, const std::vector<bool>& culprit
   found.function = text_of(*trace_, nodes_[node].function);
   found.file = text_of(*trace_, nodes_[node].file);
   for (std::uint32_t at = node; at != 0; at = nodes_[at].parent) {
-    const std::string_view function = text_of(*trace_, nodes_[at].function);
-    found.stack.emplace_back(function);
-    found.waits_for_worker =
-        found.waits_for_worker || is_worker_wait(function, text_of(*trace_, nodes_[at].file));
+    found.stack.emplace_back(text_of(*trace_, nodes_[at].function));
   }
   std::reverse(found.stack.begin(), found.stack.end());
   std::map<std::uint32_t, std::size_t> lines;

@@ -76,6 +76,11 @@ std::optional<Finding> find_page_faults(const Context& context) {
       uses.ranks.begin(), uses.ranks.end(),
       [](const KernelUse& a, const KernelUse& b) { return a.fault_system_ms < b.fault_system_ms; });
   const double least_ms = least->fault_system_ms;
+  const double least_system_ms = std::min_element(uses.ranks.begin(), uses.ranks.end(),
+                                                  [](const KernelUse& a, const KernelUse& b) {
+                                                    return a.system_ms < b.system_ms;
+                                                  })
+                                     ->system_ms;
   const double excess_min_ms = std::max(kExcessMinMs, kCostShareMin * context.mean_step_ms);
   const bool is_common = least_ms >= std::max(kExcessMinMs, kOthersShareMin * context.mean_step_ms);
   Finding finding;
@@ -85,8 +90,8 @@ std::optional<Finding> find_page_faults(const Context& context) {
   for (std::size_t r = 0; r < uses.ranks.size(); ++r) {
     const KernelUse& use = uses.ranks[r];
     // The price of a fault may be wrong: the rank's system time has to be longer, too.
-    const bool is_more = use.fault_system_ms - least_ms >= excess_min_ms &&
-                         use.system_ms - least->system_ms >= excess_min_ms;
+    const bool is_sure = use.is_sampled || use.system_ms - least_system_ms >= excess_min_ms;
+    const bool is_more = is_sure && use.fault_system_ms - least_ms >= excess_min_ms;
     if (!in_reclaim[r] && (is_common || is_more)) named.push_back(r);
   }
   if (named.empty()) return std::nullopt;

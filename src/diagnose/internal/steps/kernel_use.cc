@@ -21,7 +21,8 @@ namespace {
 constexpr std::string_view kUserTime = "user time", kSystemTime = "system time",
                            kMinorFaults = "minor faults";
 // As the recorder writes them: where the thread's clock was sampled.
-constexpr std::string_view kSampled = "time in ", kCall = "time in call ";
+constexpr std::string_view kSampled = "time ", kCall = "time in call ", kUser = "time in user code",
+                           kUnknown = "time unknown";
 struct SampledPart {
   std::string_view name;
   double KernelUse::*ms;
@@ -37,7 +38,10 @@ constexpr std::array<std::string_view, 5> kMemoryCalls{"brk", "mmap", "munmap", 
 // Clock ticks are of 10 ms: 1 % of the least span is two of them.
 constexpr double kSpanMinMs = 1900;
 // Counters are written once a second: one that begins so late was not there before.
-constexpr std::int64_t kLaterNs = 1'500'000'000;
+constexpr std::int64_t kLaterNs = 500'000'000;
+// Samples whose stack had no place say nothing; where they are more than that, the others do not
+// either.
+constexpr double kUnknownShareMax = 0.1;
 // No machine takes as long for a page fault.
 constexpr std::int64_t kPriceMaxNs = 1'000'000;
 
@@ -106,16 +110,20 @@ std::vector<Spans> read_spans(const trace::Trace& trace, const JobData& job,
 /// A counter of samples begins with the first of them, and is 0 until then.
 void add_sampled(const Spans& spans, const Span& whole, double step_ns, KernelUse& use) {
   const auto whole_ns = static_cast<double>(whole.last_ns - whole.first_ns);
+  double user_ms = 0, kernel_ms = 0, unknown_ms = 0;
   for (const auto& [name, span] : spans) {
     if (!name.starts_with(kSampled)) continue;
-    use.is_sampled = true;
     const double from = span.first_ns > whole.first_ns + kLaterNs ? 0 : span.first;
     const double ms = (span.last - from) / whole_ns * step_ns / kNsPerMs;
+    // No thread runs for longer than it is there.
+    if (!(ms >= 0) || ms > step_ns / kNsPerMs) continue;
+    (name == kUnknown ? unknown_ms : name == kUser ? user_ms : kernel_ms) += ms;
     for (const SampledPart& part : kParts) {
       if (name == part.name) use.*part.ms += ms;
     }
     if (name.starts_with(kCall)) use.call_ms[name.substr(kCall.size())] += ms;
   }
+  use.is_sampled = user_ms + kernel_ms > 0 && unknown_ms <= kUnknownShareMax * kernel_ms;
   for (const std::string_view name : kMemoryCalls) {
     const auto call = use.call_ms.find(name);
     if (call == use.call_ms.end()) continue;
@@ -145,9 +153,9 @@ double measured_price_us(const trace::Trace& trace) {
   return ns && *ns > 0 && *ns < kPriceMaxNs ? static_cast<double>(*ns) / 1e3 : 0;
 }
 
-/// Milliseconds of a rank's time a fault, by ranks of equal work: the lower quartile of the slopes
+/// Milliseconds of user time a fault, by ranks of equal work: the lower quartile of the slopes
 /// between two, since whoever works more takes longer and faults more for that.
-std::optional<double> slope_of(const std::vector<KernelUse>& ranks, double KernelUse::*time_ms) {
+std::optional<double> user_slope(const std::vector<KernelUse>& ranks) {
   double least = 1e300, most = 0;
   for (const KernelUse& use : ranks) {
     least = std::min(least, use.faults);
@@ -159,7 +167,7 @@ std::optional<double> slope_of(const std::vector<KernelUse>& ranks, double Kerne
   for (const KernelUse& a : ranks) {
     for (const KernelUse& b : ranks) {
       if (b.faults - a.faults >= apart)
-        slopes.push_back((b.*time_ms - a.*time_ms) / (b.faults - a.faults));
+        slopes.push_back((b.user_ms - a.user_ms) / (b.faults - a.faults));
     }
   }
   return stats::quantile(slopes, 0.25);
@@ -200,8 +208,7 @@ KernelUses read_kernel_use(const trace::Trace& trace, const JobData& job, const 
     for (KernelUse& use : out.ranks)
       use = {.user_ms = use.user_ms, .system_ms = use.system_ms, .faults = use.faults};
   }
-  const double price_ms =
-      std::max(slope_of(out.ranks, &KernelUse::system_ms).value_or(0), measured_us / 1e3);
+  const double price_ms = measured_us / 1e3;
   double system_ms = 0, faults = 0;
   for (KernelUse& use : out.ranks) {
     use.fault_system_ms = fault_system_ms(use, price_ms);
@@ -210,7 +217,7 @@ KernelUses read_kernel_use(const trace::Trace& trace, const JobData& job, const 
   }
   if (!(faults > 0)) return out;
   out.fault_us = system_ms * 1e3 / faults;
-  const auto slope = slope_of(out.ranks, &KernelUse::user_ms);
+  const auto slope = user_slope(out.ranks);
   out.knows_user = slope.has_value();
   out.fault_user_us = std::clamp(slope.value_or(0) * 1e3, 0.0, kFaultUserRatioMax * out.fault_us);
   for (KernelUse& use : out.ranks)

@@ -40,13 +40,13 @@ struct KernelUses {
   }
 };
 
-/// From counters of the main threads while the steps ran. A fault has the price that the recorder
-/// measured on its machine, or the slope of system time over faults between ranks whose numbers of
-/// faults differ by half of the greatest difference or more, if that is greater; where the price
-/// explains most of a rank's system time, all of it goes with the faults. Where the thread's clock
-/// was sampled, the samples in faults and in calls that take memory and give it back say it. The
-/// user time of a fault is such a slope, at least 0 and at most kFaultUserRatioMax. Slopes: lower
-/// quartiles.
+/// From counters of the main threads while the steps ran. Samples of the thread's clock in faults
+/// and in calls that take memory and give it back say how much system time goes with faults;
+/// without samples a fault has the price that the recorder measured on its machine, and where that
+/// explains most of a rank's system time, all of it goes with the faults. The user time of a fault
+/// is the lower quartile of the slopes of user time over faults between ranks whose numbers of
+/// faults differ by half of the greatest difference or more, at least 0 and at most
+/// kFaultUserRatioMax.
 [[nodiscard]] KernelUses read_kernel_use(const trace::Trace& trace, const JobData& job,
                                          const StepTable& steps, double mean_step_ms);
 

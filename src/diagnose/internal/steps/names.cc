@@ -102,7 +102,9 @@ bool is_worker_idle(std::string_view function, std::string_view file) {
 }
 
 bool is_user_code(std::string_view file) {
-  return !file.empty() && file.find("/dist-packages/") == std::string_view::npos &&
+  // "<frozen runpy>" starts a program, and is Python's.
+  return !file.empty() && !file.starts_with('<') &&
+         file.find("/dist-packages/") == std::string_view::npos &&
          file.find("/site-packages/") == std::string_view::npos &&
          file.find("/lib/python3") == std::string_view::npos;
 }
