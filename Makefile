@@ -190,6 +190,8 @@ check: deps-check
 install: softgpu
 	cmake --install build/release --prefix $(PREFIX)
 
+# Programs that load an instrumented library begin without the runtime of the sanitizer.
+asan: export ASAN_OPTIONS = verify_asan_link_order=0
 asan tsan: deps-test
 	cmake --preset $@
 	cmake --build --preset $@ -j $(JOBS)

@@ -154,7 +154,7 @@ Result<void> Recorder::Impl::add_sources() {
     sources.push_back({std::move(made)});
   }
   sources.push_back({std::make_unique<HostCounters>(*writer)});
-  if (bpf != nullptr) sources.push_back({std::make_unique<KernelTimes>(*writer)});
+  if (bpf != nullptr) sources.push_back({std::make_unique<KernelTimes>(*writer, options.log)});
   for (const SourceMaker& make : options.sources)
     sources.push_back({make(*writer)});
   return {};

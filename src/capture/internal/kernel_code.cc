@@ -57,7 +57,7 @@ constexpr std::array kRules{
     Rule{"__x64_sys_uprobe", KernelPart::kProbes},
     Rule{"__x64_sys_uretprobe", KernelPart::kProbes},
 };
-// What follows is the call's name. The outer functions of a call often jump to the inner ones, and
+// A call is named by the rest. Its outer functions often jump to the inner ones, and
 // are on no stack then.
 constexpr std::array<std::string_view, 5> kCallPrefixes{"__x64_sys_", "__arm64_sys_", "__se_sys_",
                                                         "__do_sys_", "ksys_"};

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture/internal/kernel_times.h"
 
-#include <algorithm>
 #include <fstream>
 #include <utility>
 
@@ -45,12 +44,11 @@ void KernelTimes::stop() {
   uses_.clear();
 }
 
-void KernelTimes::fail(std::string problem) {
+void KernelTimes::fail(const std::string& problem) {
   has_failed_ = true;
   stop();
-  problem = "times in the kernel: " + problem;
-  if (std::find(problems_.begin(), problems_.end(), problem) == problems_.end())
-    problems_.push_back(std::move(problem));
+  // Windows try again and again.
+  if (log_) std::exchange(log_, nullptr)("times in the kernel are not sampled: " + problem);
 }
 
 std::string KernelTimes::name_of(const bpf::ThreadSampler::Count& count, Thread& thread) {
@@ -126,10 +124,6 @@ void KernelTimes::forget(std::int32_t pid) {
 void KernelTimes::add_losses(Losses& out) const {
   out.add(capture_without_kernel_times, has_failed_ ? 1 : 0);
   out.add(capture_kernel_samples_lost, lost_ + unplaced_ + (sampler_ ? sampler_->lost() : 0));
-}
-
-void KernelTimes::add_problems(std::vector<std::string>& out) const {
-  out.insert(out.end(), problems_.begin(), problems_.end());
 }
 
 }  // namespace kansoku::capture

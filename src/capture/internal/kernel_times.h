@@ -3,11 +3,12 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include "capture/bpf/thread_sampler.h"
 #include "capture/internal/kernel_code.h"
@@ -32,7 +33,9 @@ class KernelTimes final : public Source {
  public:
   static constexpr std::size_t kCallsMax = 16;  // of a thread
 
-  explicit KernelTimes(trace::Writer& writer) : writer_(writer) {}
+  /// Borrows the writer. `log`: told once why nothing is sampled; may be empty.
+  KernelTimes(trace::Writer& writer, std::function<void(const std::string&)> log)
+      : writer_(writer), log_(std::move(log)) {}
 
   [[nodiscard]] std::string_view name() const override { return "kernel_times"; }
   void forget(std::int32_t pid) override;
@@ -44,7 +47,6 @@ class KernelTimes final : public Source {
   void end_trace(BootTime now) override;
   void set_enabled(bool enabled) override;
   void add_losses(Losses& out) const override;
-  void add_problems(std::vector<std::string>& out) const override;
 
  private:
   struct Thread {
@@ -53,20 +55,20 @@ class KernelTimes final : public Source {
     std::size_t calls{0};  // of the tracks: system calls
   };
   [[nodiscard]] bool is_ready();
-  void fail(std::string problem);
+  void fail(const std::string& problem);
   void stop();
   [[nodiscard]] std::string name_of(const bpf::ThreadSampler::Count& count, Thread& thread);
   void write(std::int32_t pid, Thread& thread, const std::map<std::string, std::uint64_t>& samples,
              BootTime now);
 
   trace::Writer& writer_;
+  std::function<void(const std::string&)> log_;
   std::unique_ptr<bpf::ThreadSampler> sampler_;
   KernelCode code_;
   std::map<std::int32_t, KernelUse> uses_;  // by stack
   std::map<std::int32_t, Thread> threads_;  // by pid
-  std::vector<std::string> problems_;
-  std::uint64_t lost_{0};      // samples, of the samplers so far
-  std::uint64_t unplaced_{0};  // likewise, of this one's that have no stack
+  std::uint64_t lost_{0};                   // samples, of the samplers so far
+  std::uint64_t unplaced_{0};               // likewise, of this one's that have no stack
   bool has_failed_{false};
   bool is_enabled_{true}, is_open_{false};
   BootTime next_{};

@@ -38,13 +38,13 @@ void touch_memory() {
   ::munmap(memory, kBytes);
 }
 
-/// What a trace holds after this thread, as the main thread of a rank, has done `work` for
+/// Contents of a trace after this thread, as the main thread of a rank, has done `work` for
 /// kWorkTime: the last value of each counter, in ns.
 template <typename Work>
 std::map<std::string, double> counters_of(const Work& work) {
   MemorySink sink;
   auto writer = std::move(trace::Writer::create(sink, kTraceBegin)).value();
-  KernelTimes times(*writer);
+  KernelTimes times(*writer, {});
   times.begin_trace(kTraceBegin);
   Processes processes;
   Observed& self = processes[::getpid()];
@@ -102,7 +102,7 @@ TEST_F(KernelTimesTest, TouchingMemoryIsPageFaultsAndGivingItBackACall) {
 TEST_F(KernelTimesTest, EachWindowBeginsAnew) {
   MemorySink sink;
   auto writer = std::move(trace::Writer::create(sink, kTraceBegin)).value();
-  KernelTimes times(*writer);
+  KernelTimes times(*writer, {});
   Processes processes;
   Observed& self = processes[::getpid()];
   self.facts.pid = ::getpid();

@@ -111,7 +111,7 @@ def keep_locked(path, asked, parent):
         while os.getppid() == parent and os.read(asked, 1):
             fcntl.flock(file, fcntl.LOCK_EX)
             os.write(_kept["held"], b".")
-            time.sleep(SECONDS)
+            time.sleep(SECONDS)  # allowed: so long is the lock held
             fcntl.flock(file, fcntl.LOCK_UN)
 
 
