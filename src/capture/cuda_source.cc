@@ -655,10 +655,10 @@ void CudaSource::write_range(Watched& process, const wire_cuda_record& record) {
   const auto& range = record.u.range;
   const BootTime begin = boot_time(static_cast<std::int64_t>(record.host_begin_ns));
   const BootTime end = begin + Nanos{static_cast<std::int64_t>(record.device_ns)};
-  const std::string domain = process.channel->range_domain(range.domain);
-  std::vector<trace::Arg> args;
-  if (range.domain != 0)
-    args.push_back(trace::Arg::str(writer_.name("domain"), domain.empty() ? "(others)" : domain));
+  std::string domain = process.channel->range_domain(range.domain);
+  if (domain.empty()) domain = "(others)";
+  std::vector<trace::Arg> args;  // with views of the domain
+  if (range.domain != 0) args.push_back(trace::Arg::str(writer_.name("domain"), domain));
   const trace::NameId name = range_name(process, range.name);
   const trace::CategoryId category = writer_.category("user_annotation");
   if (range.kind == WIRE_CUDA_MARK) {
@@ -688,13 +688,13 @@ void CudaSource::write_projection(Watched& process) {
       found->second = writer_.custom_track(
           process.track, fmt::format("NVTX{} on {}", lane, streams.at(span.stream)->name));
     }
-    const std::string domain = process.channel->range_domain(span.domain);
+    std::string domain = process.channel->range_domain(span.domain);
+    if (domain.empty()) domain = "(others)";
     const Stream& stream = *streams.at(span.stream);
     std::vector<trace::Arg> args{trace::Arg::uint(writer_.name("operations"), span.operation_count),
                                  trace::Arg::uint(writer_.name("stream"), stream.number),
                                  trace::Arg::sint(writer_.name("device"), stream.device)};
-    if (span.domain != 0)
-      args.push_back(trace::Arg::str(writer_.name("domain"), domain.empty() ? "(others)" : domain));
+    if (span.domain != 0) args.push_back(trace::Arg::str(writer_.name("domain"), domain));
     writer_.slice_begin(found->second, span.begin, range_name(process, span.name),
                         writer_.category("gpu_user_annotation"), args);
     writer_.slice_end(found->second, span.end);

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "common/bytes.h"
@@ -38,6 +41,10 @@ struct Arg {
   [[nodiscard]] static Arg str(NameId key, std::string_view value) {
     return {key, Kind::kString, 0, value};
   }
+  // A text that ends with the expression.
+  template <typename Text>
+  requires std::same_as<std::remove_cv_t<Text>, std::string>
+  static Arg str(NameId key, Text&& value) = delete;
 };
 
 /// Facts of a process for its track; empty texts and kNoRank are left out.
