@@ -76,10 +76,11 @@ std::vector<RankSummary> summarise_ranks(const JobData& job, const std::vector<S
 }
 
 bool is_rank_excess(const Finding& finding) {
-  return finding.kind.starts_with("slow_") || finding.kind == "asymmetry" ||
-         finding.kind == "interpreter_lock" || finding.kind == "blocked" ||
-         finding.kind == "uneven_work" || finding.kind == "system_calls" ||
-         finding.kind == "reclaim" || finding.kind == "interrupts";
+  static constexpr std::array<std::string_view, 7> kKinds{
+      "asymmetry",    "interpreter_lock", "blocked",   "uneven_work",
+      "system_calls", "reclaim",          "interrupts"};
+  return finding.kind.starts_with("slow_") ||
+         std::find(kKinds.begin(), kKinds.end(), finding.kind) != kKinds.end();
 }
 
 // Mean over steps of the greatest minus the median work over ranks.
@@ -371,13 +372,9 @@ struct Varying {
 /// How many times the rest's part of its time the optimizer loses to the slowest rank. It does the
 /// same on all ranks in every step, so where it varies as much as the rest, nothing says that work
 /// does. Nothing without an optimizer that takes a while, or if most of the loss is its own.
-std::optional<double> optimizer_varies(const Context& context, RankSeries work) {
+std::optional<double> optimizer_varies(const Context& context, const RankSeries& work) {
   const RankSeries series = phase_series(context, Phase::kOptimizer);
-  for (std::size_t r = 0; r < work.size(); ++r) {
-    for (std::size_t s = 0; s < work[r].size(); ++s)
-      work[r][s] = std::max(work[r][s] - series[r][s], 0.0);
-  }
-  const Varying optimizer(series), rest(work);
+  const Varying optimizer(series), rest(without(work, series));
   if (optimizer.mean_ms < kExcessMinMs || !(rest.share() > 0) || optimizer.loss_ms > rest.loss_ms)
     return std::nullopt;
   return optimizer.share() / rest.share();

@@ -295,6 +295,18 @@ TEST(Diagnose, ASlowStretchNamesNobodyAndIsNoted) {
   EXPECT_THAT(d.notes, Contains(HasSubstr("in too few parts of the recording to name it")));
 }
 
+// Half of the blocks are too few; its stalls alone name it.
+TEST(Diagnose, ARankThatIsNamedHasNoNoteOfASlowStretch) {
+  SyntheticJob job;
+  job.step_count = 160;
+  job.faults = {
+      {.kind = Fault::Kind::kCheckpoint, .rank = 1, .cost_ms = 300, .every = 6, .from = 85}};
+  const Diagnosis d = run_job(job);
+  ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
+  EXPECT_THAT(d.findings[0].ranks, ElementsAre(1));
+  EXPECT_THAT(d.notes, testing::Not(Contains(HasSubstr("in too few parts"))));
+}
+
 TEST(Diagnose, StallsThatFallOnAnyRankNameNone) {
   SyntheticJob job;
   job.step_count = 400;

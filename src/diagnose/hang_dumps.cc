@@ -486,15 +486,15 @@ Result<Diagnosis> DumpAnalysis::run() {
   for (const Finding& finding : out.findings)
     culprits.insert(finding.ranks.begin(), finding.ranks.end());
   const std::size_t reaching = reaching_count(culprits);
+  const std::size_t waiting = waiting_count();
   add_board(culprits, out);
   for (Finding& finding : out.findings) {
     finding.cost_ms_per_step = waiting_ms();
     finding.share = 1;
     finding.basis = Basis::kObservation;
-    if (waiting_count() > 0)
-      finding.evidence.push_back(fmt::format(words::kWaitsLeadThere, reaching, waiting_count()));
+    if (waiting > 0)
+      finding.evidence.push_back(fmt::format(words::kWaitsLeadThere, reaching, waiting));
   }
-  const std::size_t waiting = waiting_count();
   for (const auto& [number, rank] : ranks_) {
     if (!culprits.empty() && rank.wait.entry != nullptr && !culprits.contains(number))
       out.victims.push_back(number);

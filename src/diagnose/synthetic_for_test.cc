@@ -625,7 +625,10 @@ void add_kernel_counters(trace::Trace& trace, const std::vector<KernelCounters>&
   for (const auto& [pid, thread] : threads) {
     if (rank == ranks.end()) break;
     const KernelCounters& use = *rank++;
-    const auto counter = [&](std::string_view name, double per_step) {
+    const auto begin_ns =
+        trace.begin_ns +
+        static_cast<std::int64_t>(use.from * static_cast<double>(trace.end_ns - trace.begin_ns));
+    const auto counter = [&](std::string_view name, double per_step, std::int64_t from_ns) {
       trace::Track track;
       track.kind = trace::TrackKind::kCounter;
       track.parent = thread;
@@ -634,16 +637,16 @@ void add_kernel_counters(trace::Trace& trace, const std::vector<KernelCounters>&
       for (std::int64_t ns = trace.begin_ns; ns < trace.end_ns; ns += 1'000'000'000) {
         trace.counters.time_ns.push_back(ns);
         trace.counters.track.push_back({static_cast<std::uint32_t>(trace.tracks.size() - 1)});
-        trace.counters.value.push_back(1e6 + per_step * static_cast<double>(ns - trace.begin_ns) /
-                                                 (step_ms * 1e6));
+        const auto after_ns = static_cast<double>(std::max(ns - from_ns, std::int64_t{0}));
+        trace.counters.value.push_back(1e6 + per_step * after_ns / (step_ms * 1e6));
       }
     };
-    counter("minor faults", use.faults);
-    counter("user time", use.user_ms * 1e6);
-    counter("system time", use.system_ms * 1e6);
+    counter("minor faults", use.faults, begin_ns);
+    counter("user time", use.user_ms * 1e6, trace.begin_ns);
+    counter("system time", use.system_ms * 1e6, begin_ns);
     for (const auto& [name, ms] : use.sampled_ms)
-      counter("time in " + name, ms * 1e6);
-    if (use.unknown_ms > 0) counter("time unknown", use.unknown_ms * 1e6);
+      counter("time in " + name, ms * 1e6, begin_ns);
+    if (use.unknown_ms > 0) counter("time unknown", use.unknown_ms * 1e6, begin_ns);
   }
 }
 

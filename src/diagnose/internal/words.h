@@ -170,8 +170,8 @@ inline constexpr char kSlowStretch[] =
     "name it: record for longer";
 
 // The kernel's work.
-inline constexpr char kKernelOfRank[] = "rank {}: {:.1f} ms a step {}; its peers: {:.1f} ms";
-inline constexpr char kInCalls[] = "in system calls ({})";
+inline constexpr char kKernelOfRank[] = "rank {}: {:.1f} ms a step {}{}; its peers: {:.1f} ms";
+inline constexpr char kInCalls[] = "in system calls";
 inline constexpr char kInReclaim[] = "in the search for memory that can be freed";
 inline constexpr char kInInterrupts[] = "in interrupts that run on top of it";
 inline constexpr char kAdviceCalls[] =

@@ -161,7 +161,7 @@ std::string takers_text(const Context& context, const Queues& queues,
   std::vector<std::string> parts;
   double named = 0;
   for (const auto& [negative_ms, name] : order) {
-    if (parts.size() == kTakersMax || -negative_ms < kOthersShareMin * all) break;
+    if (parts.size() == kTakersMax || -negative_ms < kToldShareMin * all) break;
     const auto& pids = programs[name].pids;
     parts.push_back(fmt::format("{} ({}) {:.1f} ms", name,
                                 pids.size() == 1
@@ -172,7 +172,7 @@ std::string takers_text(const Context& context, const Queues& queues,
   }
   const double rest = sides[static_cast<std::size_t>(Side::kOutside)] - named;
   const auto add = [&](double ms, std::string_view who) {
-    if (ms >= kOthersShareMin * all) parts.push_back(fmt::format("{} {:.1f} ms", who, ms));
+    if (ms >= kToldShareMin * all) parts.push_back(fmt::format("{} {:.1f} ms", who, ms));
   };
   add(rest, words::kOtherProcesses);
   add(sides[static_cast<std::size_t>(Side::kJob)], words::kJobItself);
@@ -251,7 +251,7 @@ std::size_t busy_threads(const Queues& queues, const std::vector<std::size_t>& r
     }
   }
   return static_cast<std::size_t>(std::count_if(threads.begin(), threads.end(), [&](const auto& t) {
-    return t.second >= kOthersShareMin * all;
+    return t.second >= kToldShareMin * all;
   }));
 }
 
@@ -281,7 +281,7 @@ void add_own_advice(const Context& context, const Queues& queues,
 }
 
 double side_share_min(Side side, bool is_confined) {
-  if (side == Side::kOutside) return kOthersShareMin;
+  if (side == Side::kOutside) return kToldShareMin;
   return is_confined ? kContentionShareMin : kContentionJobShareMin;
 }
 

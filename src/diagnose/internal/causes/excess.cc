@@ -124,6 +124,14 @@ std::vector<Outlier> find_outliers(const RankSeries& excess, const std::vector<b
   return found;
 }
 
+RankSeries without(RankSeries values, const RankSeries& more) {
+  for (std::size_t r = 0; r < values.size(); ++r) {
+    for (std::size_t s = 0; s < values[r].size(); ++s)
+      values[r][s] = std::max(values[r][s] - more[r][s], 0.0);
+  }
+  return values;
+}
+
 double mean_of_slowest(const RankSeries& values) {
   std::vector<double> slowest = values.front();
   for (const auto& series : values) {

@@ -38,6 +38,9 @@ using RankSeries = std::vector<std::vector<double>>;  // [rank][step]
                                                  const std::vector<bool>& known,
                                                  const ExcessOptions& options);
 
+/// The values less `more`, of the same shape; 0 at least.
+[[nodiscard]] RankSeries without(RankSeries values, const RankSeries& more);
+
 /// Mean over the steps of the greatest value of all ranks.
 [[nodiscard]] double mean_of_slowest(const RankSeries& values);
 

@@ -467,7 +467,7 @@ void find_common_input(const Context& context, const Options& options,
                        std::vector<Finding>& findings) {
   // Preparing a batch is work that somebody must do; waiting for one is lost.
   const double share_min =
-      asleep_in_input(context) >= kMostShare ? kCommonLossShareMin : kCommonInputShareMin;
+      asleep_in_input(context) >= kMostShare ? kCommonInputWaitShareMin : kCommonInputShareMin;
   double least_ms = 1e300;
   double share = 1;
   for (const StepTimes& times : context.times) {
@@ -620,11 +620,11 @@ void find_slow_ranks(const Context& context, const Options& options, std::vector
   const double doubt_ms = fault_doubt_ms(context);
   std::vector<bool> known(context.job.ranks.size());
   std::vector<SlowRank> suspects = steady_suspects(excess, known, test);
-  note_slow_stretches(context, excess, known, test, notes);
   for (SlowRank& suspect : intermittent_suspects(excess, known, test))
     suspects.push_back(std::move(suspect));
   for (SlowRank& suspect : stall_suspects(context, excess, known))
     suspects.push_back(std::move(suspect));
+  note_slow_stretches(context, excess, known, test, notes);
   std::stable_sort(suspects.begin(), suspects.end(), [](const SlowRank& a, const SlowRank& b) {
     return a.outlier.excess_ms > b.outlier.excess_ms;
   });

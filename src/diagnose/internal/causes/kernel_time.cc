@@ -21,21 +21,8 @@ namespace {
 
 constexpr std::size_t kCallsShown = 3;
 
-double calls_ms(const KernelUse& use) {
-  return use.calls_ms();
-}
-double reclaim_ms(const KernelUse& use) {
-  return use.reclaim_ms;
-}
-double interrupt_ms(const KernelUse& use) {
-  return use.interrupt_ms;
-}
 double nothing_ms(const KernelUse& /*use*/) {
   return 0;
-}
-// Pages that had to go are fetched again.
-double fault_ms(const KernelUse& use) {
-  return use.fault_ms();
 }
 
 struct Kind {
@@ -43,12 +30,26 @@ struct Kind {
   double (*ms)(const KernelUse&);
   double (*also_ms)(const KernelUse&);  // goes with it, and costs as much
   std::string_view where, advice;
+  bool is_called{false};  // by a function of the program
 };
-constexpr Kind kCalls{"system_calls", calls_ms, nothing_ms, words::kInCalls, words::kAdviceCalls};
-constexpr Kind kReclaim{"reclaim", reclaim_ms, fault_ms, words::kInReclaim, words::kAdviceReclaim};
-constexpr std::array kKinds{
-    kCalls, kReclaim,
-    Kind{"interrupts", interrupt_ms, nothing_ms, words::kInInterrupts, words::kAdviceInterrupts}};
+constexpr Kind kCalls{.name = "system_calls",
+                      .ms = [](const KernelUse& use) { return use.calls_ms(); },
+                      .also_ms = nothing_ms,
+                      .where = words::kInCalls,
+                      .advice = words::kAdviceCalls,
+                      .is_called = true};
+// Pages that had to go are fetched again.
+constexpr Kind kReclaim{.name = "reclaim",
+                        .ms = [](const KernelUse& use) { return use.reclaim_ms; },
+                        .also_ms = [](const KernelUse& use) { return use.fault_ms(); },
+                        .where = words::kInReclaim,
+                        .advice = words::kAdviceReclaim};
+constexpr Kind kInterrupts{.name = "interrupts",
+                           .ms = [](const KernelUse& use) { return use.interrupt_ms; },
+                           .also_ms = nothing_ms,
+                           .where = words::kInInterrupts,
+                           .advice = words::kAdviceInterrupts};
+constexpr std::array kKinds{kCalls, kReclaim, kInterrupts};
 
 struct Longer {
   std::size_t rank{0};
@@ -104,9 +105,9 @@ Finding describe(const Context& context, const Kind& kind, const std::vector<Lon
     finding.ranks.push_back(number);
     finding.cost_ms_per_step = std::max(finding.cost_ms_per_step, longer.cost_ms);
     const KernelUse& use = context.kernel.ranks[longer.rank];
-    finding.evidence.push_back(
-        fmt::format(words::kKernelOfRank, number, longer.ms,
-                    fmt::format(fmt::runtime(kind.where), names_of_calls(use)), longer.peers_ms));
+    finding.evidence.push_back(fmt::format(
+        words::kKernelOfRank, number, longer.ms, kind.where,
+        kind.is_called ? fmt::format(" ({})", names_of_calls(use)) : "", longer.peers_ms));
     if (kind.also_ms(use) > 0)
       finding.evidence.push_back(
           fmt::format(words::kFaultsOfRank, number, use.faults, use.system_ms, use.user_ms));
@@ -151,7 +152,7 @@ std::vector<Finding> find_kernel_time(const Context& context, const Options& opt
     const std::vector<Longer> ranks = longer_ranks(context, kind, excess_ms);
     if (ranks.empty()) continue;
     out.push_back(describe(context, kind, ranks));
-    if (kind.name == kCalls.name) add_caller(context, ranks, options, out.back());
+    if (kind.is_called) add_caller(context, ranks, options, out.back());
   }
   return out;
 }
@@ -164,21 +165,28 @@ std::vector<bool> ranks_in_reclaim(const Context& context) {
   return out;
 }
 
+RankSeries fault_series(const Context& context) {
+  RankSeries out;
+  for (const KernelUse& use : context.kernel.ranks) {
+    out.push_back(use.fault_parts);
+    for (double& part : out.back())
+      part *= use.fault_ms();
+  }
+  return out;
+}
+
 RankSeries work_without_kernel(const Context& context) {
-  RankSeries work = work_series(context);
-  if (context.kernel.ranks.empty()) return work;
-  std::vector<double> kernel_ms;
-  for (std::size_t r = 0; r < context.kernel.ranks.size(); ++r) {
-    const KernelUse& use = context.kernel.ranks[r];
-    kernel_ms.push_back(use.fault_ms() + use.outside_ms() * working_part(context, r));
-  }
+  if (context.kernel.ranks.empty()) return work_series(context);
+  RankSeries kernel = fault_series(context);
+  const auto add = [&](std::size_t rank, double more_ms) {
+    for (double& ms : kernel[rank])
+      ms += more_ms;
+  };
+  for (std::size_t r = 0; r < kernel.size(); ++r)
+    add(r, context.kernel.ranks[r].outside_ms() * working_part(context, r));
   for (const Longer& longer : longer_ranks(context, kCalls, work_excess_ms(context)))
-    kernel_ms[longer.rank] += longer.cost_ms;
-  for (std::size_t r = 0; r < work.size(); ++r) {
-    for (double& ms : work[r])
-      ms = std::max(ms - kernel_ms[r], 0.0);
-  }
-  return work;
+    add(longer.rank, longer.cost_ms);
+  return without(work_series(context), kernel);
 }
 
 }  // namespace kansoku::diagnose

@@ -110,6 +110,22 @@ TEST(KernelTime, ManyUnknownSamplesSayNothing) {
   }
 }
 
+// Both work for as long; one serves interrupts while it turns in a circle, waiting for the other.
+TEST(KernelTime, WhatHitsAWaitingRankLeavesItsWorkAlone) {
+  SyntheticJob job;
+  job.rank_count = 2;
+  job.step_count = 200;
+  job.transfer_ms = 30;
+  trace::Trace trace = make_trace(job);
+  const double step_ms = diagnose(trace, {}).value().steps.mean_ms;
+  const double busy_ms = 0.8 * step_ms, hit_ms = 0.1 * step_ms;
+  add_kernel_counters(trace,
+                      {{20, 0.1, busy_ms, {{"interrupts", 0.1}}},
+                       {20, hit_ms, busy_ms - hit_ms, {{"interrupts", hit_ms}}}},
+                      step_ms);
+  EXPECT_THAT(kinds_of(diagnose(trace, {}).value()), ElementsAre());
+}
+
 // Observers are not the program.
 TEST(KernelTime, TimeInProbesIsNobodysWork) {
   const KernelCounters plain = sampled({{"probes", 0.2}}), longer = sampled({{"probes", 15}});

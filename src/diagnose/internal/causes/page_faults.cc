@@ -29,22 +29,13 @@ std::string shown(const Context& context, std::size_t r) {
                      use.user_ms);
 }
 
-RankSeries work_without_faults(const Context& context) {
-  RankSeries work = work_series(context);
-  for (std::size_t r = 0; r < work.size(); ++r) {
-    for (double& ms : work[r])
-      ms = std::max(ms - context.kernel.fault_ms(r), 0.0);
-  }
-  return work;
-}
-
 /// A step without faults. Where the ranks use up the processors of their host, all of the processor
 /// time that goes with faults is shared out; else the slowest rank of each step decides.
 double step_without_ms(const Context& context) {
   double processor_ms = 0, fault_ms = 0;
-  for (std::size_t r = 0; r < context.kernel.ranks.size(); ++r) {
-    processor_ms += context.kernel.ranks[r].user_ms + context.kernel.ranks[r].system_ms;
-    fault_ms += context.kernel.fault_ms(r);
+  for (const KernelUse& use : context.kernel.ranks) {
+    processor_ms += use.user_ms + use.system_ms;
+    fault_ms += use.fault_ms();
   }
   const auto limits = read_limits(context.trace, context.job);
   const double processors = limits.size() == context.job.ranks.size()
@@ -52,9 +43,10 @@ double step_without_ms(const Context& context) {
                                 : 0;
   const bool is_full = is_on_one_host(context.job) && processors > 0 &&
                        processor_ms >= kNearlyAllShare * processors * context.mean_step_ms;
-  const double saved_ms = is_full ? fault_ms / processors
-                                  : mean_of_slowest(work_series(context)) -
-                                        mean_of_slowest(work_without_faults(context));
+  const RankSeries work = work_series(context);
+  const double saved_ms =
+      is_full ? fault_ms / processors
+              : mean_of_slowest(work) - mean_of_slowest(without(work, fault_series(context)));
   return std::max(context.mean_step_ms - std::max(saved_ms, 0.0), 0.0);
 }
 
@@ -82,7 +74,7 @@ std::optional<Finding> find_page_faults(const Context& context) {
                                                   })
                                      ->system_ms;
   const double excess_min_ms = std::max(kExcessMinMs, kCostShareMin * context.mean_step_ms);
-  const bool is_common = least_ms >= std::max(kExcessMinMs, kOthersShareMin * context.mean_step_ms);
+  const bool is_common = least_ms >= std::max(kExcessMinMs, kToldShareMin * context.mean_step_ms);
   Finding finding;
   finding.kind = "page_faults";
   std::vector<std::size_t> named;

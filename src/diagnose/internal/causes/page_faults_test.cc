@@ -77,6 +77,22 @@ TEST(PageFaults, OneRankThatFaultsIsNamed) {
   EXPECT_THAT(d.findings[0].ranks, ElementsAre(2));
 }
 
+// Each step loses what its second loses: the mean of all would leave an imbalance that moves.
+TEST(PageFaults, FaultsThatBeginInTheMiddleLeaveNothingBehind) {
+  SyntheticJob job;
+  job.step_count = 300;
+  job.faults = {{.kind = Fault::Kind::kForwardBusy, .rank = 1, .cost_ms = 30, .from = 150}};
+  trace::Trace trace = make_trace(job);
+  // 150 steps of 44 ms, then 150 of 74.
+  const Use clean{20, 0.2, 30};
+  const Use faulting{3000, 30, 30, {}, 0, 44.0 / (44 + 74)};
+  add_kernel_counters(trace, {clean, faulting, clean, clean}, 74);
+  const auto d = diagnose(trace, {});
+  ASSERT_TRUE(d);
+  ASSERT_THAT(kinds_of(*d), ElementsAre("page_faults")) << verdict_text(*d);
+  EXPECT_THAT(d->findings[0].ranks, ElementsAre(1));
+}
+
 TEST(PageFaults, AllRanksAlikeAreToldTogether) {
   const Use faulting{1500, 12, 40};
   const Diagnosis d = run(SyntheticJob{.step_count = 200}, std::vector<Use>(4, faulting), kStepMs);

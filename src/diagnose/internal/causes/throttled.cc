@@ -64,7 +64,7 @@ std::optional<Finding> find_throttled(const Context& context, const Options&) {
   const auto share_of = [&](std::size_t i) { return i < order.size() ? -order[i].first : 0.0; };
   // Those that stand out from the rest; maybe all.
   std::size_t count = 0;
-  while (share_of(count) >= kOthersShareMin) {
+  while (share_of(count) >= kToldShareMin) {
     ++count;
     if (share_of(count - 1) >= kThrottledRatioMin * share_of(count)) break;
   }

@@ -161,7 +161,7 @@ void add_wakers(const Context& context, std::size_t r, const IntervalSet& region
   std::sort(order.begin(), order.end());
   std::vector<std::string> parts;
   for (const auto& [negative, tid] : order) {
-    if (parts.size() == kWakersMax || -negative < kOthersShareMin) break;
+    if (parts.size() == kWakersMax || -negative < kToldShareMin) break;
     parts.push_back(fmt::format("{} {:.0f} %", waker_name(context, names, others, tid, rank.pid),
                                 -negative * 100));
     const bool is_most = parts.size() == 1 && -negative >= kMostShare && tid != 0;

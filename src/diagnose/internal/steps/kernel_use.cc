@@ -6,8 +6,10 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <numeric>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "common/parse.h"
 #include "common/time.h"
@@ -45,9 +47,14 @@ constexpr double kUnknownShareMax = 0.1;
 // No machine takes as long for a page fault.
 constexpr std::int64_t kPriceMaxNs = 1'000'000;
 
+struct Point {
+  std::int64_t time_ns{0};
+  double value{0};
+};
 struct Span {
   std::int64_t first_ns{0}, last_ns{0};
   double first{-1}, last{0};
+  std::vector<Point> points{};  // of minor faults alone
   [[nodiscard]] double per_ns() const {
     return last_ns > first_ns ? (last - first) / static_cast<double>(last_ns - first_ns) : -1;
   }
@@ -103,6 +110,7 @@ std::vector<Spans> read_spans(const trace::Trace& trace, const JobData& job,
     }
     span.last = value;
     span.last_ns = time_ns;
+    if (tracks[track].counter == kMinorFaults) span.points.push_back({time_ns, value});
   }
   return spans;
 }
@@ -144,6 +152,27 @@ std::optional<KernelUse> use_of(const Spans& spans, double step_ns) {
   if (use.user_ms < 0 || use.system_ms < 0 || use.faults < 0) return std::nullopt;
   add_sampled(spans, spans.find(kUserTime)->second, step_ns, use);
   return use;
+}
+
+/// A step's part of the faults over the mean step's, by step: as many a second as between the two
+/// readings around its middle. One for each if that is not known.
+std::vector<double> fault_parts(const std::vector<Point>& points,
+                                const std::vector<Interval>& steps) {
+  std::vector<double> parts;
+  std::size_t next = 1;
+  for (const Interval& step : steps) {
+    const std::int64_t middle_ns = std::midpoint(step.begin_ns, step.end_ns);
+    while (next + 1 < points.size() && points[next].time_ns <= middle_ns)
+      ++next;
+    const Point &from = points[next - 1], &to = points[next];
+    const auto span_ns = static_cast<double>(to.time_ns - from.time_ns);
+    const double a_ns = span_ns > 0 ? std::max(to.value - from.value, 0.0) / span_ns : 0;
+    parts.push_back(a_ns * static_cast<double>(step.end_ns - step.begin_ns));
+  }
+  const double mean = stats::mean(parts);
+  for (double& part : parts)
+    part = mean > 0 ? part / mean : 1;
+  return parts;
 }
 
 double measured_price_us(const trace::Trace& trace) {
@@ -201,12 +230,17 @@ KernelUses read_kernel_use(const trace::Trace& trace, const JobData& job, const 
     // Counters of some ranks alone compare none.
     if (!use) return {};
     out.ranks.push_back(*use);
+    out.ranks.back().fault_parts =
+        fault_parts(spans.find(kMinorFaults)->second.points, steps.ranks[out.ranks.size() - 1]);
   }
   // Nor do samples of some.
   if (std::any_of(out.ranks.begin(), out.ranks.end(),
                   [](const KernelUse& use) { return !use.is_sampled; })) {
     for (KernelUse& use : out.ranks)
-      use = {.user_ms = use.user_ms, .system_ms = use.system_ms, .faults = use.faults};
+      use = {.user_ms = use.user_ms,
+             .system_ms = use.system_ms,
+             .faults = use.faults,
+             .fault_parts = std::move(use.fault_parts)};
   }
   const double price_ms = measured_us / 1e3;
   double system_ms = 0, faults = 0;
