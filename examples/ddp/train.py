@@ -5,7 +5,7 @@
 One process a rank; launch.sh starts them. Needs: apt install python3-torch libopenblas0-serial.
 
   STEPS[200] BATCH[8] SEQ[48] D_MODEL[96] LAYERS[2] WORKERS[0] SECONDS[0: as many steps as STEPS says]
-  FAULT[none]     input | input_cpu | forward | optimizer | worker | checkpoint | common_input | skip_collective
+  FAULT[none]     input | input_cpu | forward | optimizer | worker | checkpoint | calls | common_input | skip_collective
   FAULT_RANK[2]   the rank that gets it
   FAULT_MS[40]    milliseconds a step
   FAULT_SHARE[]   instead of FAULT_MS: share of this job's own step time, measured in its first steps
@@ -164,6 +164,14 @@ def leave_together(store, ranks):
         store.wait([f"rank {rank} leaves" for rank in range(1, ranks)], datetime.timedelta(minutes=2))
 
 
+def read_nothing(seconds):
+    """Lets the kernel work for that much of this thread's processor time, call by call."""
+    end = time.thread_time() + seconds
+    with open("/dev/zero", "rb", buffering=0) as zeros:
+        while time.thread_time() < end:
+            zeros.read(1 << 20)
+
+
 def main():
     dist.init_process_group("gloo")
     torch.manual_seed(0)
@@ -189,6 +197,8 @@ def main():
         if step_log:
             step_log.write(f"{time.clock_gettime_ns(time.CLOCK_BOOTTIME)}\n")
         calibrate(step, step_seconds)
+        if has_fault("calls"):
+            read_nothing(fault_seconds.value)
         if has_fault("checkpoint") and step % 10 == 0:
             save_checkpoint(model)
         if has_fault("skip_collective") and step == 60:

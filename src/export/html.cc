@@ -118,7 +118,8 @@ std::string headline(const Json& finding, const Json& diagnosis) {
     return capitalised(who) + " is held back by its processor quota, " + lost;
   if (const std::string_view to = lost_to(kind); !to.empty()) {
     const bool is_one = is_single || finding.at("ranks").size() == 1;
-    return fmt::format("{} {} {} to {}", capitalised(who), is_one ? "loses" : "lose", lost, to);
+    return fmt::format("{} {} {} to {}{}", capitalised(who), is_one ? "loses" : "lose", lost, to,
+                       in);
   }
   if (kind == "stage_imbalance")
     return "Pipeline stages have unequal work, " + cost + " a step: " + who;

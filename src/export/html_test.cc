@@ -79,10 +79,12 @@ TEST(HtmlReport, SaysOfEachKindWhatItIs) {
   };
   EXPECT_EQ(title("interpreter_lock"),
             "Rank 2 waits for the interpreter lock, 20.9 ms a step, held in work (train.py:70)");
-  EXPECT_EQ(title("page_faults"), "Rank 2 loses 20.9 ms a step to page faults");
-  EXPECT_EQ(title("system_calls"), "Rank 2 loses 20.9 ms a step to system calls");
-  EXPECT_EQ(title("reclaim"), "Rank 2 loses 20.9 ms a step to the search for free memory");
-  EXPECT_EQ(title("interrupts"), "Rank 2 loses 20.9 ms a step to interrupts");
+  EXPECT_EQ(title("page_faults"), "Rank 2 loses 20.9 ms a step to page faults: work (train.py:70)");
+  EXPECT_EQ(title("system_calls"),
+            "Rank 2 loses 20.9 ms a step to system calls: work (train.py:70)");
+  EXPECT_EQ(title("reclaim"),
+            "Rank 2 loses 20.9 ms a step to the search for free memory: work (train.py:70)");
+  EXPECT_EQ(title("interrupts"), "Rank 2 loses 20.9 ms a step to interrupts: work (train.py:70)");
   EXPECT_EQ(title("blocked"), "Rank 2 is kept waiting, 20.9 ms a step: work (train.py:70)");
   EXPECT_EQ(title("uneven_work"),
             "Rank 2 is given more work than the others, 20.9 ms a step; its data come from work "

@@ -99,16 +99,6 @@ struct wire_call_stack {
 WIRE_ASSERT(sizeof(struct wire_call_stack) == 32 + 8 * WIRE_CALL_FRAMES,
             "part of the ABI: bump WIRE_VERSION");
 
-/* Key of a map of counts: samples of a thread's clock, by the kernel stack that they interrupt. */
-#define WIRE_KERNEL_FRAMES 48
-#define WIRE_IN_USER (-1)
-#define WIRE_STACK_UNKNOWN (-2)
-struct wire_sampled {
-  __u32 tid;
-  __s32 stack; /* of the map of stacks, or WIRE_IN_USER, WIRE_STACK_UNKNOWN */
-};
-WIRE_ASSERT(sizeof(struct wire_sampled) == 8, "part of the ABI: bump WIRE_VERSION");
-
 /* Source of an argument's value: a register of the entry, the return value, or the
  * stack pointer of the entry, at which the return address lies and behind it the seventh argument.
  */

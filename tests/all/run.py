@@ -66,7 +66,7 @@ STEPS = {
     "arrivals": Step(10, "make simulate-eval", "arrival models against recorded queues"),
     "experiments": Step(10, "make simulate-experiments", "E1 to E9 at full size"),
     "false-confidence": Step(30, "make false-confidence", "healthy, foreign and broken off programs"),
-    "equal-work": Step(150, "make equal-work EQUAL='--minutes 150'", "real jobs whose ranks do equal work, or work that moves, hours"),
+    "equal-work": Step(120, "make equal-work EQUAL='--minutes 120'", "real jobs whose ranks do equal work, or work that moves, hours"),
     "faults": Step(240, "make faults", "many kinds of faults in real jobs, hours"),
     "watch": Step(240, "make watch-eval PART=all", "always-on watching under planted faults, hours"),
     "kernel": Step(20, "make kernel-check", "Debian's kernel in qemu"),

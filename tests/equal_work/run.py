@@ -79,7 +79,8 @@ def reasons():
         yield Run("reasons", "linear", linear("accumulate", **SETTING, REASON=reason), 2 if reason == "interrupts" else 4, load)
 
 
-PARTS = {"faults": (faults, 40), "healthy": (healthy, 100), "moving": (moving, 40), "planted": (planted, 40), "seldom": (seldom, 15), "reasons": (reasons, 40)}
+PARTS = {"faults": (faults, 40), "healthy": (healthy, 100), "moving": (moving, 40), "planted": (planted, 40), "seldom": (seldom, 15),
+         "reasons": (reasons, 40)}
 
 
 def said(finding):

@@ -5,7 +5,7 @@
 
 #include <bpf/bpf_helpers.h>
 
-#include "wire/ring.h"
+#include "wire/samples.h"
 
 #define USER_MODE (-14) /* -EFAULT: there is no kernel stack */
 

@@ -19,7 +19,7 @@
 #include "capture/bpf/internal/map_reader.h"
 #include "capture/bpf/thread_sampler.skel.h"
 #include "sys/fd.h"
-#include "wire/ring.h"
+#include "wire/samples.h"
 
 namespace kansoku::capture::bpf {
 namespace {

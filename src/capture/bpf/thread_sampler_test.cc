@@ -3,26 +3,15 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
-#include <map>
-
-#include "sys/clock.h"
-#include "wire/ring.h"
+#include "capture/bpf/work_for_test.h"
+#include "wire/samples.h"
 
 namespace kansoku::capture::bpf {
 namespace {
 
 constexpr Nanos kEach = std::chrono::milliseconds{300};
-
-/// For so long on this thread's own clock.
-template <typename Work>
-void spend(Nanos time, const Work& work) {
-  const Nanos end = sys::thread_cpu_time() + time;
-  while (sys::thread_cpu_time() < end)
-    work();
-}
 
 struct Sampled {
   std::uint64_t user{0}, kernel{0}, unknown{0};
@@ -59,16 +48,7 @@ TEST(ThreadSampler, CountsUserAndKernelTimeOfAThread) {
   EXPECT_NEAR(static_cast<double>(computed.user + computed.kernel), expected, 0.15 * expected);
   EXPECT_GT(computed.user, 4 * computed.kernel);
 
-  constexpr std::size_t kBytes = 4U << 20;
-  spend(kEach, [] {
-    void* const memory =
-        ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    ASSERT_NE(memory, MAP_FAILED);
-    ::madvise(memory, kBytes, MADV_NOHUGEPAGE);
-    for (std::size_t at = 0; at < kBytes; at += 4096)
-      static_cast<volatile char*>(memory)[at] = 1;
-    ::munmap(memory, kBytes);
-  });
+  spend(kEach, touch_memory);
   const Sampled faulted = sampled(**sampler, tid);
   EXPECT_GT(static_cast<double>(faulted.kernel - computed.kernel), 0.5 * expected);
   EXPECT_EQ((*sampler)->lost(), 0U);

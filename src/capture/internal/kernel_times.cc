@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture/internal/kernel_times.h"
 
+#include <algorithm>
 #include <fstream>
 #include <utility>
 
-#include "wire/ring.h"
+#include "wire/samples.h"
 
 namespace kansoku::capture {
 namespace {
@@ -46,34 +47,36 @@ void KernelTimes::stop() {
 
 void KernelTimes::fail(const std::string& problem) {
   has_failed_ = true;
+  ++failures_;
   stop();
   // Windows try again and again.
   if (log_) std::exchange(log_, nullptr)("times in the kernel are not sampled: " + problem);
 }
 
-std::string KernelTimes::name_of(const bpf::ThreadSampler::Count& count, Thread& thread) {
+std::string KernelTimes::name_of(const bpf::ThreadSampler::Count& count, Tracks& tracks) {
   if (count.stack == WIRE_IN_USER) return "time in user code";
   if (count.stack < 0) return "time unknown";
   const auto [known, is_new] = uses_.try_emplace(count.stack);
   if (is_new) known->second = code_.use_of(sampler_->frames(count.stack));
   const KernelUse& use = known->second;
-  std::string name(kPartNames[static_cast<std::size_t>(use.part)]);
-  if (use.part != KernelPart::kCall) return name;
-  name += use.call;
-  if (thread.tracks.contains(name)) return name;
-  if (thread.calls >= kCallsMax) return "time in other calls";
-  ++thread.calls;
-  thread.tracks.emplace(name, std::nullopt);
+  const std::string part(kPartNames[static_cast<std::size_t>(use.part)]);
+  std::string name = part + std::string(use.call);
+  if (use.part != KernelPart::kCall || tracks.contains(name)) return name;
+  const auto calls = std::count_if(tracks.begin(), tracks.end(), [&](const auto& track) {
+    return track.first.starts_with(part);
+  });
+  if (calls >= static_cast<std::ptrdiff_t>(kCallsMax)) name = part + "(others)";
+  tracks.try_emplace(name);
   return name;
 }
 
-void KernelTimes::write(std::int32_t pid, Thread& thread,
-                        const std::map<std::string, std::uint64_t>& samples, BootTime now) {
+void KernelTimes::write(std::int32_t pid, const std::map<std::string, std::uint64_t>& samples,
+                        BootTime now) {
+  constexpr auto kPeriodNs = static_cast<double>(bpf::ThreadSampler::kPeriod.count());
   for (const auto& [name, count] : samples) {
-    auto& track = thread.tracks[name];
+    auto& track = threads_.at(pid)[name];
     if (!track) track = writer_.counter_track(writer_.thread_track(pid, pid, ""), name, "ns");
-    const auto period = static_cast<double>(bpf::ThreadSampler::kPeriod.count());
-    writer_.counter(*track, now, static_cast<double>(count) * period);
+    writer_.counter(*track, now, static_cast<double>(count) * kPeriodNs);
   }
 }
 
@@ -85,7 +88,7 @@ void KernelTimes::poll(const Processes& processes, BootTime now) {
     // One that has just ended is no problem.
     const auto watched = sampler_->watch(pid);
     if (!watched && watched.error().code != Code::kNotFound) return fail(watched.error().what);
-    if (watched) threads_.emplace(pid, Thread{});
+    if (watched) threads_.try_emplace(pid);
   }
   if (threads_.empty()) return;
   const auto counts = sampler_->read();
@@ -98,7 +101,7 @@ void KernelTimes::poll(const Processes& processes, BootTime now) {
     if (thread != threads_.end()) sums[count.tid][name_of(count, thread->second)] += count.samples;
   }
   for (const auto& [pid, samples] : sums)
-    write(pid, threads_.at(pid), samples, now);
+    write(pid, samples, now);
 }
 
 void KernelTimes::begin_trace(BootTime now) {
@@ -122,7 +125,7 @@ void KernelTimes::forget(std::int32_t pid) {
 }
 
 void KernelTimes::add_losses(Losses& out) const {
-  out.add(capture_without_kernel_times, has_failed_ ? 1 : 0);
+  out.add(capture_without_kernel_times, failures_);
   out.add(capture_kernel_samples_lost, lost_ + unplaced_ + (sampler_ ? sampler_->lost() : 0));
 }
 

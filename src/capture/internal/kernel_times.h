@@ -27,8 +27,8 @@ STAT(capture_kernel_samples_lost, kNotice, kCapture,
 /// Source of each rank's processor time by the kernel's work, of its main thread, a sample each
 /// bpf::ThreadSampler::kPeriod while a trace is open. Counters, ns, once a second: "time in user
 /// code", "time in page faults", "time in reclaim", "time in interrupts", "time in probes", "time
-/// in call mmap" (a call each, of kCallsMax; "time in other calls"), "time in other kernel code",
-/// "time unknown". Ranks only; single-threaded.
+/// in call mmap" (a call each, of kCallsMax; then "time in call (others)"), "time in other kernel
+/// code", "time unknown". Ranks only; single-threaded.
 class KernelTimes final : public Source {
  public:
   static constexpr std::size_t kCallsMax = 16;  // of a thread
@@ -49,27 +49,24 @@ class KernelTimes final : public Source {
   void add_losses(Losses& out) const override;
 
  private:
-  struct Thread {
-    // By name; nothing: not declared in this trace yet.
-    std::map<std::string, std::optional<trace::TrackHandle>> tracks{};
-    std::size_t calls{0};  // of the tracks: system calls
-  };
+  // By name; nothing: not declared yet.
+  using Tracks = std::map<std::string, std::optional<trace::TrackHandle>>;
   [[nodiscard]] bool is_ready();
   void fail(const std::string& problem);
   void stop();
-  [[nodiscard]] std::string name_of(const bpf::ThreadSampler::Count& count, Thread& thread);
-  void write(std::int32_t pid, Thread& thread, const std::map<std::string, std::uint64_t>& samples,
-             BootTime now);
+  [[nodiscard]] std::string name_of(const bpf::ThreadSampler::Count& count, Tracks& tracks);
+  void write(std::int32_t pid, const std::map<std::string, std::uint64_t>& samples, BootTime now);
 
   trace::Writer& writer_;
   std::function<void(const std::string&)> log_;
   std::unique_ptr<bpf::ThreadSampler> sampler_;
   KernelCode code_;
   std::map<std::int32_t, KernelUse> uses_;  // by stack
-  std::map<std::int32_t, Thread> threads_;  // by pid
+  std::map<std::int32_t, Tracks> threads_;  // by pid
   std::uint64_t lost_{0};                   // samples, of the samplers so far
   std::uint64_t unplaced_{0};               // likewise, of this one's that have no stack
-  bool has_failed_{false};
+  std::uint64_t failures_{0};
+  bool has_failed_{false};  // in this trace
   bool is_enabled_{true}, is_open_{false};
   BootTime next_{};
 };
