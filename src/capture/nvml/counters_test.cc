@@ -198,6 +198,7 @@ TEST_F(Counters, EveryCallMayFail) {
   bool is_over = false;
   for (long n = 1; !is_over; ++n) {
     ASSERT_LT(n, 1000);
+    ASSERT_EQ(get(fake_->event_sets), 0) << "after the failure of call " << n - 1;
     set(fake_->calls, 0);
     set(fake_->fail_at, n);
     auto opened = open_nvml(options_);
@@ -225,7 +226,9 @@ TEST_F(Counters, EveryCallMayFail) {
       whole += missing == 0 ? 1 : 0;
     }
     EXPECT_GE(whole, 1) << n;
+    EXPECT_GE(get(fake_->event_sets), 1) << n;
   }
+  EXPECT_EQ(get(fake_->event_sets), 0);
 }
 
 TEST_F(Counters, WhatIsNotSupportedIsNeitherZeroNorAFailure) {

@@ -226,6 +226,13 @@ int nvmlDeviceGetProcessUtilization(void* device, struct use* uses, unsigned* co
 int nvmlEventSetCreate(void** set) {
   ENTER(0);
   *set = event_sets + __atomic_fetch_add(&set_count, 1, __ATOMIC_SEQ_CST) % 64;
+  __atomic_add_fetch(&control.event_sets, 1, __ATOMIC_SEQ_CST);
+  return 0;
+}
+int nvmlEventSetFree(void* set) {
+  const long index = (char*)set - event_sets;
+  if (index < 0 || index >= 64) return 2;
+  __atomic_sub_fetch(&control.event_sets, 1, __ATOMIC_SEQ_CST);
   return 0;
 }
 int nvmlDeviceGetSupportedEventTypes(void* device, unsigned long long* types) {

@@ -27,6 +27,7 @@ struct fake_nvml {
   long pcie_throughput;   /* KiB/s that the driver measures; 0: it cannot */
   long pcie_measurements; /* how often it did */
   long is_counter_narrow; /* of type unsigned int */
+  long event_sets;        /* that are not freed */
   long pending_xid;       /* given once, for device 1; 0: none */
   long is_text_unended;   /* names without their end */
 };

@@ -90,12 +90,22 @@ void make_event_sets(const api::Api& api, const std::vector<std::unique_ptr<Devi
     if (api.event_types != nullptr) status = api.event_types(handle, &types);
     if (status == api::kSuccess && (types & api::kEventXid) == 0) status = api::kNotSupported;
     if (status == api::kSuccess) status = api.register_events(handle, api::kEventXid, set);
-    // After a failure a set is not to be used.
-    if (status == api::kSuccess)
+    if (status == api::kSuccess) {
       device->event_set = set;
-    else if (status != api::kNotSupported)
-      ++stats.failed_calls;
+      continue;
+    }
+    // After a failure a set is not to be used.
+    if (api.free_event_set != nullptr) api.free_event_set(set);
+    if (status != api::kNotSupported) ++stats.failed_calls;
   }
+}
+
+/// The library keeps sets beyond its shutdown. Only where no other thread is left that may wait.
+void free_event_sets(State& state) {
+  if (state.api.free_event_set == nullptr) return;
+  for (const auto& device : state.devices)
+    if (device->event_set != nullptr)
+      state.api.free_event_set(std::exchange(device->event_set, nullptr));
 }
 
 /// Starts the library and finds the devices; without the lock, before there is anything to share.
@@ -264,6 +274,7 @@ void run(const Shared& state, std::uint64_t generation) {
   const bool is_last = state->threads == 1 && state->is_over && state->opened->has_value();
   if (is_last) {
     lock.unlock();
+    free_event_sets(*state);
     state->api.shutdown();
     lock.lock();
   }

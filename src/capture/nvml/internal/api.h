@@ -124,6 +124,7 @@ enum Field : unsigned {
   X(process_use, (Handle, ProcessUse*, unsigned*, unsigned long long),                           \
     "nvmlDeviceGetProcessUtilization")                                                           \
   X(event_set, (Handle*), "nvmlEventSetCreate")                                                  \
+  X(free_event_set, (Handle), "nvmlEventSetFree")                                                \
   X(event_types, (Handle, unsigned long long*), "nvmlDeviceGetSupportedEventTypes")              \
   X(register_events, (Handle, unsigned long long, Handle), "nvmlDeviceRegisterEvents")           \
   X(wait, (Handle, Event*, unsigned), "nvmlEventSetWait_v2")
