@@ -575,6 +575,11 @@ int forked() {
     for (const CUresult status : all) {
       if (status != CUDA_ERROR_NOT_INITIALIZED) std::exit(100 + status);
     }
+    if (fork() == 0) std::exit(cuInit(0));
+    int its_child = 0;
+    if (wait(&its_child) == -1 || !WIFEXITED(its_child) ||
+        WEXITSTATUS(its_child) != CUDA_ERROR_NOT_INITIALIZED)
+      std::exit(1);
     std::exit(0);  // its destructors must not hang either
   }
   int status = 0;

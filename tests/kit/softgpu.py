@@ -19,6 +19,11 @@ def need_clang(clang=None):
          f"{name} is missing: it compiles for the device")
 
 
+def is_sanitized():
+    """The libraries of this build have a sanitizer: a program without one cannot load them while it runs."""
+    return "KANSOKU_SANITIZE" in os.environ
+
+
 def compile_for_device(kansoku, out, *words, clang=CLANG, **environment):
     """`words`: sources and options of softgpu-clang. The path of the program."""
     done = subprocess.run([clang, *words, "-o", out], env={**os.environ, "KANSOKU": os.path.abspath(kansoku), **environment},

@@ -23,7 +23,7 @@ namespace {
 constexpr std::uint64_t kHostBytesMax = std::uint64_t{64} << 30;  // of pinned memory
 constexpr Nanos kTimeLimitDefault = std::chrono::seconds{120};
 
-std::atomic<bool> g_is_forked{false};  // the parent had started the runtime
+std::atomic<Runtime*> g_parents_runtime{nullptr};  // in children of fork
 std::atomic<Runtime*> g_runtime{
     nullptr};  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 
@@ -670,11 +670,12 @@ CUresult start_runtime() {
     // Its threads are not there in a child, and their locks may be held for ever: nothing of it may
     // be used. Every entry point asks for it first.
     pthread_atfork(nullptr, nullptr, [] {
-      g_runtime.store(nullptr, std::memory_order_release);
-      g_is_forked.store(true, std::memory_order_relaxed);
+      Runtime* const left = g_runtime.exchange(nullptr, std::memory_order_acq_rel);
+      if (left != nullptr) g_parents_runtime.store(left, std::memory_order_relaxed);
     });
   });
-  if (g_is_forked.load(std::memory_order_relaxed)) return CUDA_ERROR_NOT_INITIALIZED;
+  if (g_parents_runtime.load(std::memory_order_relaxed) != nullptr)
+    return CUDA_ERROR_NOT_INITIALIZED;
   const Runtime* const all = runtime();
   if (refused.load() != CUDA_SUCCESS) return refused.load();
   if (all == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;

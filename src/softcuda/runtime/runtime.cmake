@@ -26,6 +26,10 @@ set(runtime_generated ${runtime_gen}/forwarders.cc ${runtime_gen}/softcuda/runti
                       ${runtime_gen}/softcuda/runtime/errors.inc)
 add_custom_target(softcuda_runtime_files DEPENDS ${runtime_generated} ${runtime_gen}/exports_12.map ${runtime_gen}/exports_13.map)
 
+set(runtime_test_environment)
+if(KANSOKU_SANITIZE)  # its dlopen stands between, and does not know the library's run path
+  set(runtime_test_environment ENV LD_LIBRARY_PATH=${KANSOKU_SOFTGPU_DIR})
+endif()
 foreach(version 13000 12040)
   if(KANSOKU_FUZZ)
     break()
@@ -53,7 +57,7 @@ foreach(version 13000 12040)
     target_compile_definitions(${test} PRIVATE CUDART_VERSION=${version})
     target_compile_options(${test} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
     target_link_libraries(${test} PRIVATE softcuda_runtime_${major} cuda common fmt::fmt GTest::gmock GTest::gtest)
-    kansoku_unit_tests(${test} softcuda_runtime_${major})
+    kansoku_unit_tests(${test} softcuda_runtime_${major} ${runtime_test_environment})
   endif()
   if(major EQUAL 12)  # both make the link; this one has the last word
     add_dependencies(softcuda_runtime_12 softcuda_runtime_13)
