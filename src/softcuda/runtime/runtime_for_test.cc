@@ -5,9 +5,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <memory>
 
@@ -30,17 +33,15 @@ std::map<std::string, int (*)()>& children() {
   static std::map<std::string, int (*)()> all;
   return all;
 }
-std::map<std::string, char>& stubs() {
-  static std::map<std::string, char> all;
-  return all;
-}
+/// By the kernel's number. Nothing to destroy: global objects launch behind main.
+char g_stubs[std::size(kKernels)];
 
 /// As the code that compilers make does, before main.
 struct Registered {
   Registered() : wrapped(softcuda::kTestKernels) {
     handle = __cudaRegisterFatBinary(wrapped.get());
-    for (const char* const kernel : kKernels)
-      __cudaRegisterFunction(handle, &stubs()[kernel], nullptr, kernel, -1, nullptr, nullptr,
+    for (std::size_t i = 0; i < std::size(kKernels); ++i)
+      __cudaRegisterFunction(handle, &g_stubs[i], nullptr, kKernels[i], -1, nullptr, nullptr,
                              nullptr, nullptr, nullptr);
     __cudaRegisterVar(handle, reinterpret_cast<char*>(&g_counter), nullptr, "counter", 0, 4, 0, 0);
     __cudaRegisterVar(handle, reinterpret_cast<char*>(g_table), nullptr, "table", 0, 16, 1, 0);
@@ -61,9 +62,9 @@ Wrapped::Wrapped(std::string text) {
 }
 
 const void* stub(const std::string& kernel) {
-  const auto found = stubs().find(kernel);
-  if (found == stubs().end()) std::abort();
-  return &found->second;
+  const auto* const found = std::find(std::begin(kKernels), std::end(kKernels), kernel);
+  if (found == std::end(kKernels)) std::abort();
+  return &g_stubs[found - std::begin(kKernels)];
 }
 
 void RuntimeTest::TearDown() {
