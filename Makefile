@@ -195,12 +195,12 @@ asan: export ASAN_OPTIONS = verify_asan_link_order=0
 asan tsan: deps-test
 	cmake --preset $@
 	cmake --build --preset $@ -j $(JOBS)
-	ctest --test-dir build/$@ --output-on-failure --no-tests=error -LE cases
+	ctest --test-dir build/$@ -j $(JOBS) --output-on-failure --no-tests=error -LE cases
 
 nobpf: deps-test
 	cmake --preset nogpu-nobpf
 	cmake --build --preset nogpu-nobpf -j $(JOBS)
-	ctest --test-dir build/nogpu-nobpf --output-on-failure --no-tests=error -LE cases
+	ctest --test-dir build/nogpu-nobpf -j $(JOBS) --output-on-failure --no-tests=error -LE cases
 
 fuzz: deps-fuzz
 	cmake --preset fuzz
