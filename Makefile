@@ -190,12 +190,15 @@ check: deps-check
 install: softgpu
 	cmake --install build/release --prefix $(PREFIX)
 
-# Programs that load an instrumented library begin without the runtime of the sanitizer.
+# Programs that load an instrumented library begin without the runtime of the sanitizer. That of the thread sanitizer cannot come later: only our
+# own programs are tested with it.
 asan: export ASAN_OPTIONS = verify_asan_link_order=0
+asan: TESTS = -LE cases
+tsan: TESTS = -R '[.]unit$$|^(fuzz|fleet|export|detect)[.]'
 asan tsan: deps-test
 	cmake --preset $@
 	cmake --build --preset $@ -j $(JOBS)
-	ctest --test-dir build/$@ -j $(JOBS) --output-on-failure --no-tests=error -LE cases
+	ctest --test-dir build/$@ -j $(JOBS) --output-on-failure --no-tests=error $(TESTS)
 
 nobpf: deps-test
 	cmake --preset nogpu-nobpf
