@@ -61,6 +61,9 @@ class KernelTimesTest : public ::testing::Test {
  protected:
   void SetUp() override {
     if (::gettid() != ::getpid()) GTEST_SKIP() << "needs the main thread";
+#ifdef __SANITIZE_THREAD__
+    GTEST_SKIP() << "the thread sanitizer takes most of the time itself";
+#endif
     if (auto made = bpf::ThreadSampler::create(); !made)
       GTEST_SKIP() << "needs root and bpf: " << made.error().what;
   }

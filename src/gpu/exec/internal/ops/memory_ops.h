@@ -28,14 +28,22 @@ inline std::uint32_t first_lane(std::uint32_t mask) {
   return static_cast<std::uint32_t>(__builtin_ctz(mask));
 }
 
+// Kernels and the host may race for memory, as on a device: that is the program's affair, and no
+// race of ours.
+#ifdef __SANITIZE_THREAD__
+#define KANSOKU_GUEST_ACCESS [[gnu::no_sanitize_thread, gnu::noinline]]
+#else
+#define KANSOKU_GUEST_ACCESS
+#endif
+
 template <class T>
-inline T load_from(const std::byte* place) {
+KANSOKU_GUEST_ACCESS inline T load_from(const std::byte* place) {
   T value;
   __builtin_memcpy(&value, place, sizeof value);
   return value;
 }
 template <class T>
-inline void store_to(std::byte* place, T value) {
+KANSOKU_GUEST_ACCESS inline void store_to(std::byte* place, T value) {
   __builtin_memcpy(place, &value, sizeof value);
 }
 
