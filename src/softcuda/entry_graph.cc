@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <mutex>
+#include <optional>
 #include <set>
 
 #include "softcuda/internal/runtime.h"
@@ -25,13 +27,6 @@ class Editor {
     if (runtime()->nodes.count(candidate) == 0) return CUDA_ERROR_INVALID_HANDLE;
     node = candidate;
     return CUDA_SUCCESS;
-  }
-  /// An instance, and a node of the graph that it was made from: both must still be there.
-  CUresult find(CUgraphExec exec_handle, CUgraphNode node_handle, std::shared_ptr<GraphExec>& exec,
-                GraphNode*& node) const {
-    exec = runtime()->graph_execs.find(exec_handle);
-    if (exec == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-    return find(node_handle, node) == CUDA_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   }
   CUresult find_all(const CUgraphNode* handles, std::size_t count, const Graph& graph,
                     std::vector<GraphNode*>& nodes) const {
@@ -127,17 +122,39 @@ CUresult fill_of(const CUDA_MEMSET_NODE_PARAMS& shape, Fill& fill) {
   return CUDA_SUCCESS;
 }
 
+/// One reader or writer of an instance. A launch holds the instance, then asks for its context, and
+/// that, while it captures, for the graphs: so does this, in the same order.
+class InstanceEditor {
+ public:
+  explicit InstanceEditor(CUgraphExec handle) : exec_(runtime()->graph_execs.find(handle)) {
+    if (exec_ != nullptr) lock_ = std::unique_lock(exec_->mutex);
+    graphs_.emplace();
+  }
+  [[nodiscard]] bool is_known() const { return exec_ != nullptr; }
+  [[nodiscard]] Graph& graph() const { return *exec_->graph; }
+  [[nodiscard]] const Editor& graphs() const { return *graphs_; }
+  /// The node that was made of one of the graph's, which must still be there.
+  CUresult find_twin(CUgraphNode handle, GraphNode*& twin) const {
+    if (exec_ == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    GraphNode* node = nullptr;
+    if (graphs_->find(handle, node) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
+    twin = exec_->graph->find_copy_of(*node);
+    return twin == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  }
+
+ private:
+  std::shared_ptr<GraphExec> exec_;
+  std::unique_lock<std::mutex> lock_;
+  std::optional<Editor> graphs_;
+};
+
 /// Changes a node of a graph that is already instantiated: by the node it was made from.
 template <class Kind>
 CUresult change_instance(CUgraphExec handle, CUgraphNode node_handle, Kind operation) {
-  const Editor editor;
-  std::shared_ptr<GraphExec> exec;
-  GraphNode* node = nullptr;
-  KANSOKU_CU_TRY(editor.find(handle, node_handle, exec, node));
-  const std::scoped_lock lock(exec->mutex);
-  GraphNode* const twin = exec->graph->find_copy_of(*node);
-  if (twin == nullptr || !std::holds_alternative<Kind>(twin->operation))
-    return CUDA_ERROR_INVALID_VALUE;
+  const InstanceEditor instance(handle);
+  GraphNode* twin = nullptr;
+  KANSOKU_CU_TRY(instance.find_twin(node_handle, twin));
+  if (!std::holds_alternative<Kind>(twin->operation)) return CUDA_ERROR_INVALID_VALUE;
   twin->operation = std::move(operation);
   return CUDA_SUCCESS;
 }
@@ -769,40 +786,31 @@ KANSOKU_ENTRY cuGraphExecHostNodeSetParams(CUgraphExec exec, CUgraphNode node,
 KANSOKU_ENTRY cuGraphNodeSetEnabled(CUgraphExec handle, CUgraphNode node_handle,
                                     unsigned is_enabled) {
   if (runtime() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  const Editor editor;
-  std::shared_ptr<GraphExec> exec;
-  GraphNode* node = nullptr;
-  KANSOKU_CU_TRY(editor.find(handle, node_handle, exec, node));
-  const std::scoped_lock lock(exec->mutex);
-  GraphNode* const twin = exec->graph->find_copy_of(*node);
-  if (twin == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const InstanceEditor instance(handle);
+  GraphNode* twin = nullptr;
+  KANSOKU_CU_TRY(instance.find_twin(node_handle, twin));
   twin->is_enabled = is_enabled != 0;
   return CUDA_SUCCESS;
 }
 KANSOKU_ENTRY cuGraphNodeGetEnabled(CUgraphExec handle, CUgraphNode node_handle,
                                     unsigned* is_enabled) {
   if (runtime() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  const Editor editor;
-  std::shared_ptr<GraphExec> exec;
-  GraphNode* node = nullptr;
-  KANSOKU_CU_TRY(editor.find(handle, node_handle, exec, node));
-  const std::scoped_lock lock(exec->mutex);
-  const GraphNode* const twin = exec->graph->find_copy_of(*node);
-  if (twin == nullptr || is_enabled == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const InstanceEditor instance(handle);
+  GraphNode* twin = nullptr;
+  KANSOKU_CU_TRY(instance.find_twin(node_handle, twin));
+  if (is_enabled == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *is_enabled = twin->is_enabled ? 1 : 0;
   return CUDA_SUCCESS;
 }
 KANSOKU_ENTRY cuGraphExecUpdate_v2(CUgraphExec exec_handle, CUgraph graph_handle,
                                    CUgraphExecUpdateResultInfo* result) {
   if (runtime() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  const auto exec = runtime()->graph_execs.find(exec_handle);
-  if (exec == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const Editor editor;
+  const InstanceEditor instance(exec_handle);
+  if (!instance.is_known()) return CUDA_ERROR_INVALID_HANDLE;
   std::shared_ptr<Graph> graph;
-  KANSOKU_CU_TRY(editor.find(graph_handle, graph));
-  const std::scoped_lock lock(exec->mutex);
+  KANSOKU_CU_TRY(instance.graphs().find(graph_handle, graph));
   const GraphNode* at = nullptr;
-  const UpdateResult done = update(*exec->graph, *graph, at);
+  const UpdateResult done = update(instance.graph(), *graph, at);
   if (result != nullptr) *result = {done, Editor::handle(const_cast<GraphNode*>(at)), nullptr};
   return done == kUpdated ? CUDA_SUCCESS : CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
 }
