@@ -194,6 +194,7 @@ install: softgpu
 # own programs are tested with it.
 asan: export ASAN_OPTIONS = verify_asan_link_order=0
 asan: TESTS = -LE cases
+tsan: export TSAN_OPTIONS = suppressions=$(CURDIR)/tests/tsan.supp
 tsan: TESTS = -R '[.]unit$$|^(fuzz|fleet|export|detect)[.]'
 asan tsan: deps-test
 	cmake --preset $@

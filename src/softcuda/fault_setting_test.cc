@@ -366,7 +366,8 @@ TEST(FaultSettingTest, ACallOrAKernelCrashes) {
                                      std::pair{"kernel=st*e:1:crash=abort", SIGABRT}}) {
     EXPECT_EQ(run_child("crash_in_a_process_of_its_own",
                         {fault_is(rule), fmt::format("KANSOKU_TEST_SIGNAL={}", number),
-                         "ASAN_OPTIONS=handle_segv=0:handle_abort=0"})
+                         "ASAN_OPTIONS=handle_segv=0:handle_abort=0",
+                         "TSAN_OPTIONS=handle_segv=0:handle_abort=0"})
                   .exit_code,
               0)
         << rule;
