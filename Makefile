@@ -195,7 +195,7 @@ install: softgpu
 asan: export ASAN_OPTIONS = verify_asan_link_order=0
 asan: TESTS = -LE cases
 tsan: export TSAN_OPTIONS = suppressions=$(CURDIR)/tests/tsan.supp
-tsan: TESTS = -R '[.]unit$$|^(fuzz|fleet|export|detect)[.]'
+tsan: TESTS = -R '[.]unit$$|^(fuzz|export)[.]'
 asan tsan: deps-test
 	cmake --preset $@
 	cmake --build --preset $@ -j $(JOBS)

@@ -13,7 +13,8 @@ from generated import write_or_check  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PAGE = os.path.join(ROOT, "docs/thresholds.md")
-MODULES = (("diagnose", "the verdicts of `kansoku diagnose`, [diagnosis.md](diagnosis.md)"),
+MODULES = (("stats", "the comparison of equal members, that `diagnose`, `watch`, `collect` and `detect` share, [diagnosis.md](diagnosis.md)"),
+           ("diagnose", "the verdicts of `kansoku diagnose`, [diagnosis.md](diagnosis.md)"),
            ("diff", "what `kansoku diff` calls a change, [diff.md](diff.md)"),
            ("detect", "the incidents of `kansoku watch`, [watch-detection.md](watch-detection.md), the windows of `profile --watch`,\n"
             "[detection.md](detection.md), and the scores of `kansoku detect`, [detect.md](detect.md)"),

@@ -6,11 +6,15 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <utility>
 
 #include "common/numbers.h"
 #include "detect/internal/thresholds.h"
 #include "detect/thresholds.h"
+#include "stats/peers.h"
 #include "stats/summary.h"
+#include "stats/thresholds.h"
 
 namespace kansoku::detect {
 namespace {
@@ -22,19 +26,25 @@ double median_of(std::vector<double>& values) {
   return stats::median(values);
 }
 
-/// Differences from the median over ranks in one step and column; NaN where missing.
+/// Differences from the median of the other ranks in one step and column; NaN where missing. Of two
+/// ranks each is the other's only peer.
 void differences(const Cube& cube, std::size_t step, std::size_t column,
                  std::vector<double>& scratch, std::vector<double>& out) {
   const std::size_t ranks = cube.ranks.size();
   scratch.clear();
-  out.resize(ranks);
+  out.assign(ranks, kNan);
   for (std::size_t r = 0; r < ranks; ++r) {
     const double value = cube.at(step, r, column);
     if (!std::isnan(value)) scratch.push_back(value);
   }
-  const double middle = median_of(scratch);
-  for (std::size_t r = 0; r < ranks; ++r)
-    out[r] = cube.at(step, r, column) - middle;
+  // Alone it is its own peer.
+  const std::vector<double> centres =
+      scratch.size() == 1 ? scratch : stats::centres_of_others(scratch);
+  std::size_t known = 0;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    const double value = cube.at(step, r, column);
+    if (!std::isnan(value)) out[r] = value - centres[known++];
+  }
 }
 
 /// The differences of all steps of a window in one column, by rank, without the missing ones.
@@ -197,9 +207,39 @@ PeerVerdict judge_peers(const PeerWindow& window, std::size_t rank_count, const 
     const PeerEntry& entry = window.at(r, out.column);
     const double excess = out.is_tail ? entry.tail / model.tail[out.column]
                                       : std::fabs(entry.persistent) / model.persistent[out.column];
-    if (excess > 1 && excess >= out.excess / 2) named.push_back(r);
+    if (excess > 1 && excess >= stats::kTogetherShare * out.excess) named.push_back(r);
   }
   if (named.size() <= std::max<std::size_t>(1, rank_count / 4)) out.ranks = std::move(named);
+  return out;
+}
+
+std::vector<SeldomRank> find_seldom(const Cube& cube, std::span<const Column> columns, Range range,
+                                    double pace) {
+  const std::size_t ranks = cube.ranks.size();
+  if (ranks < 3 || !(pace > 0)) return {};
+  std::map<std::size_t, std::pair<double, SeldomRank>> by_rank;  // with the mean excess
+  std::vector<double> scratch, of_step;
+  for (std::size_t c = 0; c < columns.size(); ++c) {
+    if (columns[c].unit != "s") continue;
+    stats::MemberSeries excess(ranks);
+    for (std::size_t step = range.begin; step < range.end; ++step) {
+      differences(cube, step, c, scratch, of_step);
+      for (std::size_t r = 0; r < ranks; ++r)
+        excess[r].push_back(std::isnan(of_step[r]) ? 0 : of_step[r]);
+    }
+    for (const stats::SeldomLong& one :
+         stats::find_seldom_long(excess, stats::kLongStepMin * pace, std::vector<bool>(ranks))) {
+      auto& [most, seldom] = by_rank[one.member];
+      if (one.excess <= most) continue;
+      most = one.excess;
+      seldom = {one.member, c, {}};
+      for (std::size_t step = range.begin; step < range.end; ++step)
+        if (one.steps[step - range.begin]) seldom.steps.push_back(step);
+    }
+  }
+  std::vector<SeldomRank> out;
+  for (auto& [rank, found] : by_rank)
+    out.push_back(std::move(found.second));
   return out;
 }
 

@@ -20,7 +20,7 @@ struct Range {
 [[nodiscard]] std::vector<Range> windows_of(Range range, std::size_t length, std::size_t stride);
 
 /// How one rank differs from its peers in one window and column, in multiples of the column's
-/// scale. With d = value - median over ranks, step by step:
+/// scale. With d = value - median over the other ranks, step by step:
 struct PeerEntry {
   double persistent{0};  // the quartile of d nearer to zero if both have one sign, else 0: the
                          // level held in three of four steps at least
@@ -81,6 +81,18 @@ struct PeerVerdict {
 /// three ranks, or if more than a quarter of them (at least one) stand out, no rank is named.
 [[nodiscard]] PeerVerdict judge_peers(const PeerWindow& window, std::size_t rank_count,
                                       const PeerModel& model, bool with_tail);
+
+/// Long steps of single ranks, too few for a window to show them.
+struct SeldomRank {
+  std::size_t rank{0};    // index
+  std::size_t column{0};  // in which they are longest
+  std::vector<std::size_t> steps;
+};
+/// By column in seconds, the ranks with steps in `range` that are longer than their peers by
+/// kLongStepMin of `pace` (the median step, in seconds), in more steps than chance puts on one.
+/// None with fewer than three ranks. In the order of ranks.
+[[nodiscard]] std::vector<SeldomRank> find_seldom(const Cube& cube, std::span<const Column> columns,
+                                                  Range range, double pace);
 
 /// Result of a test that `range` can serve as a rank's own past: the medians of its parts over all
 /// ranks.

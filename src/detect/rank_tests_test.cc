@@ -86,6 +86,29 @@ TEST(RankTests, RareLongStepsOfOneRankAreFoundByTheTail) {
   EXPECT_THAT(verdict_of(cube).named, ElementsAre(2));
 }
 
+TEST(RankTests, StepsThatAreLongOnceInAHundredAreFoundByTheirNumber) {
+  for (const std::size_t every : {30U, 100U, 200U}) {
+    const auto cube =
+        run_of(3000, [&](std::size_t step, std::size_t rank, double&, double& compute) {
+          if (rank == 4 && step % every == 7) compute += 0.15;
+          if (rank == step / 700 && step % 700 == 9) compute += 0.15;  // and anybody, more seldom
+        });
+    const RunVerdict verdict = verdict_of(cube);
+    EXPECT_THAT(verdict.named, ElementsAre(4)) << every;
+    ASSERT_EQ(verdict.incidents.size(), 1U);
+    EXPECT_EQ(verdict.incidents[0].evidence.at(0).feature, "compute_ms");
+    EXPECT_THAT(verdict.incidents[0].summary, testing::HasSubstr("steps"));
+  }
+}
+
+TEST(RankTests, ARankWithoutValuesIsNoPeer) {
+  Cube cube = run_of(300, [](std::size_t, std::size_t, double&, double&) {});
+  for (std::size_t step = 0; step < cube.steps(); ++step)
+    for (std::size_t at = 0; at < 21; ++at)  // seven of eight
+      cube.values[step * 24 + at] = std::nan("");
+  EXPECT_THAT(verdict_of(cube).incidents, IsEmpty());
+}
+
 TEST(RankTests, AFaultOfAllRanksNamesNone) {
   const auto cube = run_of(500, [](std::size_t step, std::size_t, double& data, double&) {
     if (step >= 100) data += 0.02;

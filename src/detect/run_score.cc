@@ -51,6 +51,7 @@ class RunScorer {
   void score_job(WindowResult& result);
   void find_events(WindowResult& result);
   void find_incidents(const std::vector<WindowResult>& windows);
+  void find_seldom_steps();
   void close(const std::vector<WindowResult>& windows, const std::vector<std::size_t>& flagged,
              const std::set<std::size_t>& ranks, const std::set<std::string>& tests);
   void add_evidence(RunIncident& incident, const WindowResult& window, std::size_t rank_index);
@@ -344,6 +345,44 @@ void RunScorer::close(const std::vector<WindowResult>& windows,
   verdict_.incidents.push_back(std::move(out));
 }
 
+/// One incident for each rank with long steps now and then that is not named yet.
+void RunScorer::find_seldom_steps() {
+  // Steps that swing anyway swing on some ranks more often than on others.
+  if (pace_ == columns_.size() || !is_steady_) return;
+  const Range range{first_, cube_.steps()};
+  const double pace = window_median(cube_, range, pace_);
+  for (const SeldomRank& seldom : find_seldom(cube_, columns_, range, pace)) {
+    const std::int32_t number = cube_.ranks[seldom.rank];
+    const bool is_named = std::any_of(
+        verdict_.incidents.begin(), verdict_.incidents.end(), [&](const RunIncident& incident) {
+          return std::find(incident.ranks.begin(), incident.ranks.end(), number) !=
+                 incident.ranks.end();
+        });
+    if (is_named) continue;
+    std::vector<double> own, others;
+    std::set<std::size_t> windows;
+    for (const std::size_t step : seldom.steps) {
+      windows.insert((step - first_) / options_.window_steps);
+      for (std::size_t r = 0; r < cube_.ranks.size(); ++r)
+        if (const double value = cube_.at(step, r, seldom.column); !std::isnan(value))
+          (r == seldom.rank ? own : others).push_back(value);
+    }
+    const Column& column = columns_[seldom.column];
+    RunIncident out;
+    out.begin = cube_.times[seldom.steps.front()];
+    out.end = cube_.times[seldom.steps.back()];
+    out.windows = static_cast<std::uint32_t>(windows.size());
+    out.ranks = {number};
+    out.tests = {"rank"};
+    out.evidence = {{column.name, column.unit, std::string(layer_name(column.layer)),
+                     stats::median(others), stats::median(own), 1}};
+    out.summary = words::ranks_text(out.ranks, words::kNoSingleRank) +
+                  words::changes_text(out.evidence, words::Names::kAsWritten) +
+                  fmt::format(words::kSeldom, seldom.steps.size(), range.size());
+    verdict_.incidents.push_back(std::move(out));
+  }
+}
+
 Result<RunVerdict> RunScorer::run() {
   verdict_.steps = cube_.steps();
   verdict_.ranks = cube_.ranks.size();
@@ -385,6 +424,7 @@ Result<RunVerdict> RunScorer::run() {
       verdict_.model_ratio = middle / scorer_->model().parts().paces[pace_].median;
   }
   find_incidents(windows);
+  find_seldom_steps();
   std::set<std::int32_t> named;
   for (const RunIncident& incident : verdict_.incidents)
     named.insert(incident.ranks.begin(), incident.ranks.end());

@@ -97,7 +97,7 @@ double loss_ms(const RankSeries& work) {
 
 void measure_loss(const JobData& job, RankSeries work, Diagnosis& out) {
   out.loss_ms_per_step = loss_ms(work);
-  const RankSeries excess = excess_over_peers(work);
+  const RankSeries excess = stats::excess_over_peers(work);
   for (std::size_t r = 0; r < work.size(); ++r) {
     const bool is_explained =
         std::any_of(out.findings.begin(), out.findings.end(), [&](const Finding& finding) {
@@ -360,7 +360,7 @@ std::string who_is_slowest(const Context& context, const Carriers& carriers) {
 
 /// A phase of all ranks: its mean, and what is lost to the slowest rank of each step.
 struct Varying {
-  explicit Varying(const RankSeries& values) : loss_ms(mean_of_slowest(values)) {
+  explicit Varying(const RankSeries& values) : loss_ms(stats::mean_of_greatest(values)) {
     for (const auto& series : values)
       mean_ms += stats::mean(series) / static_cast<double>(values.size());
     loss_ms -= mean_ms;
@@ -374,7 +374,7 @@ struct Varying {
 /// does. Nothing without an optimizer that takes a while, or if most of the loss is its own.
 std::optional<double> optimizer_varies(const Context& context, const RankSeries& work) {
   const RankSeries series = phase_series(context, Phase::kOptimizer);
-  const Varying optimizer(series), rest(without(work, series));
+  const Varying optimizer(series), rest(stats::without(work, series));
   if (optimizer.mean_ms < kExcessMinMs || !(rest.share() > 0) || optimizer.loss_ms > rest.loss_ms)
     return std::nullopt;
   return optimizer.share() / rest.share();

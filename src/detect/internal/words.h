@@ -31,6 +31,7 @@ inline constexpr char kAgainstModel[] = "; {:.2f} x the model, {:.1f} % of point
 inline constexpr char kNote[] = "\nnote: {}";
 inline constexpr char kNothingFound[] = "\nnothing found";
 inline constexpr char kRunIncident[] = "\nsteps {:.10g} to {:.10g} ({} windows; {}): {}";
+inline constexpr char kSeldom[] = " in {} of {} steps";
 inline constexpr char kNoSingleRank[] = "no single rank";
 inline constexpr char kFewSteps[] =
     "too few steps for a reference of its own: not compared with it";

@@ -5,7 +5,9 @@
 #include <cmath>
 #include <utility>
 
+#include "stats/peers.h"
 #include "stats/summary.h"
+#include "stats/thresholds.h"
 
 namespace kansoku::fleet::internal {
 namespace {
@@ -15,7 +17,6 @@ constexpr int kIterationsMax = 30;
 constexpr double kRidge = 0.25;  // no mode is narrower than half of what matters
 constexpr std::uint64_t kSeed = 1;
 constexpr std::size_t kHostsMin = 4;  // below it nobody is odd
-constexpr double kOdd = 6;            // spreads from the median host, each at least what matters
 constexpr std::size_t kOddMax = 3;
 constexpr int kSlotsLost = 2;  // in a row, before a job is learnt of what other hosts have
 
@@ -164,11 +165,13 @@ std::optional<FleetModel> ClusterStore::model(std::string_view job_key) const {
     std::vector<double> means;
     for (const auto& [name, host] : job.hosts)
       means.push_back(host.mean[i]);
-    const double middle = stats::median(means);
-    const double spread = std::max(1.0, stats::kMadToSigma * stats::mad(means));
+    const std::vector<stats::Peers> all_peers = stats::leave_one_out(means);
+    auto peers = all_peers.begin();
     for (const auto& [name, host] : job.hosts) {
+      const auto [middle, deviation] = *peers++;
+      const double spread = std::max(1.0, stats::kMadToSigma * deviation);
       const double spreads = std::fabs(host.mean[i] - middle) / spread;
-      if (spreads <= kOdd || spreads <= odd[name].spreads) continue;
+      if (spreads <= stats::kOddSpreads || spreads <= odd[name].spreads) continue;
       odd[name] = {name, job.features[i], spreads, job.axes[i].value_of(host.mean[i]),
                    job.axes[i].value_of(middle)};
     }

@@ -196,32 +196,30 @@ void find_above_peers(const Context& context, const Options& options, const Queu
                       std::vector<Finding>& findings) {
   if (context.job.ranks.size() < 3) return;
   const RankSeries runnable = phase_series(context, Phase::kRunnable);
-  ExcessOptions test = excess_options(context, options);
-  test.threshold_ms = contention_threshold(context, runnable);
+  stats::OutlierTest test = excess_options(context, options);
+  test.least = contention_threshold(context, runnable);
   test.confidence_min = kStrictConfidenceMin;
   test.seed = options.seed ^ kContentionStream;
-  const RankSeries excess = excess_over_peers(runnable);
+  const RankSeries excess = stats::excess_over_peers(runnable);
   const Lateness lateness = measure_lateness(context, {});
   const std::vector<bool> none(context.job.ranks.size());
-  for (const Outlier& outlier : find_outliers(excess, none, test)) {
-    const std::int32_t number = context.job.ranks[outlier.rank_index].rank;
+  for (const stats::Outlier& outlier : stats::find_outliers(excess, none, test)) {
+    const std::int32_t number = context.job.ranks[outlier.member].rank;
     if (Finding* cause = finding_of(findings, number); cause != nullptr) {
       // More work on a busy processor queues longer: a consequence, not a second cause.
-      cause->evidence.push_back(
-          fmt::format(words::kAlsoWaits, outlier.excess_ms, per_step(context)));
+      cause->evidence.push_back(fmt::format(words::kAlsoWaits, outlier.excess, per_step(context)));
       continue;
     }
-    if (!waits_least(lateness, outlier.rank_index, outlier.excess_ms, none)) continue;
+    if (!waits_least(lateness, outlier.member, outlier.excess, none)) continue;
     Finding finding;
     finding.kind = "cpu_contention";
     finding.ranks = {number};
-    finding.cost_ms_per_step = outlier.excess_ms;
-    finding.share = outlier.excess_ms / context.mean_step_ms;
+    finding.cost_ms_per_step = outlier.excess;
+    finding.share = outlier.excess / context.mean_step_ms;
     finding.confidence = finding.rank_confidence = outlier.confidence;
-    finding.evidence.push_back(
-        fmt::format(words::kWaitsMore, outlier.excess_ms, per_step(context)));
-    finding.evidence.push_back(takers_text(context, queues, {outlier.rank_index}));
-    add_lateness(context, lateness, outlier.rank_index, finding);
+    finding.evidence.push_back(fmt::format(words::kWaitsMore, outlier.excess, per_step(context)));
+    finding.evidence.push_back(takers_text(context, queues, {outlier.member}));
+    add_lateness(context, lateness, outlier.member, finding);
     findings.push_back(std::move(finding));
   }
 }

@@ -9,8 +9,11 @@
 #include "diagnose/internal/steps/kernel_use.h"
 #include "diagnose/internal/steps/phases.h"
 #include "diagnose/internal/steps/steps.h"
+#include "stats/peers.h"
 
 namespace kansoku::diagnose {
+
+using RankSeries = stats::MemberSeries;  // [rank][step]
 
 /// Everything that the search for findings reads; borrowed for the call.
 struct Context {

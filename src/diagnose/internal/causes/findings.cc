@@ -33,25 +33,9 @@ namespace {
 constexpr std::array<Phase, 5> kWorkPhases{Phase::kInput, Phase::kForward, Phase::kBackward,
                                            Phase::kOptimizer, Phase::kOther};
 
-// The steps in which a rank works longer than its peers by `more_ms`.
-std::vector<bool> steps_above(const std::vector<double>& excess, double more_ms) {
-  std::vector<bool> hot(excess.size());
-  for (std::size_t s = 0; s < excess.size(); ++s)
-    hot[s] = excess[s] > more_ms;
-  return hot;
-}
-
-double mean_over(const std::vector<double>& values, const std::vector<bool>& steps) {
-  std::vector<double> chosen;
-  for (std::size_t s = 0; s < values.size(); ++s) {
-    if (steps[s]) chosen.push_back(values[s]);
-  }
-  return stats::mean(chosen);
-}
-
 // A rank found slow, before it has a function.
 struct SlowRank {
-  Outlier outlier;
+  stats::Outlier outlier;
   bool is_intermittent{false};
   std::vector<bool> hot_steps;  // intermittent: the steps that carry the excess; else empty
   double hot_excess_ms{0};      // mean excess over those steps; steady: over all
@@ -65,7 +49,7 @@ RankSeries series_of(const Context& context, const std::vector<double> StepTimes
 }
 
 double mean_excess(const RankSeries& values, std::size_t rank) {
-  return stats::mean(excess_over_peers(values)[rank]);
+  return stats::mean(stats::excess_of(values, rank));
 }
 
 struct PhaseExcess {
@@ -84,14 +68,14 @@ PhaseExcess phase_of_excess(const Context& context, std::size_t rank) {
 
 // Ranks whose excess is in most steps. Repeated, so that a rank hidden behind a slower one shows.
 std::vector<SlowRank> steady_suspects(const RankSeries& excess, std::vector<bool>& known,
-                                      const ExcessOptions& options) {
+                                      const stats::OutlierTest& options) {
   std::vector<SlowRank> found;
   while (found.size() < std::max<std::size_t>(1, excess.size() / 2)) {
-    const auto outliers = find_outliers(excess, known, options);
+    const auto outliers = stats::find_outliers(excess, known, options);
     if (outliers.empty()) break;
-    for (const Outlier& outlier : outliers) {
-      known[outlier.rank_index] = true;
-      found.push_back({outlier, false, {}, outlier.excess_ms});
+    for (const stats::Outlier& outlier : outliers) {
+      known[outlier.member] = true;
+      found.push_back({outlier, false, {}, outlier.excess});
     }
     if (excess.size() < 4) break;
   }
@@ -100,58 +84,38 @@ std::vector<SlowRank> steady_suspects(const RankSeries& excess, std::vector<bool
 
 // Ranks whose excess sits in few steps: a checkpoint, an evaluation.
 std::vector<SlowRank> intermittent_suspects(const RankSeries& excess, std::vector<bool>& known,
-                                            ExcessOptions options) {
+                                            stats::OutlierTest options) {
   options.clip_share = 0;
   // Few steps are slow, so few blocks are.
   options.asks_blocks = false;
   std::vector<SlowRank> found;
-  for (const Outlier& outlier : find_outliers(excess, known, options)) {
-    const std::vector<double>& series = excess[outlier.rank_index];
-    std::vector<bool> hot = steps_above(series, std::max(options.threshold_ms, outlier.excess_ms));
+  for (const stats::Outlier& outlier : stats::find_outliers(excess, known, options)) {
+    const std::vector<double>& series = excess[outlier.member];
+    std::vector<bool> hot = stats::steps_above(series, std::max(options.least, outlier.excess));
     const auto count = static_cast<std::size_t>(std::count(hot.begin(), hot.end(), true));
-    if (count < kHotStepsMin || concentration(series) < kConcentrationMin) continue;
-    known[outlier.rank_index] = true;
-    const double hot_ms = mean_over(series, hot);
+    if (count < kHotStepsMin || stats::concentration(series) < kConcentrationMin) continue;
+    known[outlier.member] = true;
+    const double hot_ms = stats::mean_over(series, hot);
     found.push_back({outlier, true, std::move(hot), hot_ms});
   }
   return found;
-}
-
-/// Steps in a row are one stall: whatever slows one for seconds is no chance a step.
-std::uint64_t count_stalls(const std::vector<bool>& hot) {
-  std::uint64_t count = 0;
-  for (std::size_t s = 0; s < hot.size(); ++s)
-    count += hot[s] && (s == 0 || !hot[s - 1]) ? 1 : 0;
-  return count;
 }
 
 // Ranks that stall now and then: too seldom for a mean to show it, and more often than chance puts
 // stalls on one rank.
 std::vector<SlowRank> stall_suspects(const Context& context, const RankSeries& excess,
                                      std::vector<bool>& known) {
-  if (context.steps.count() < kBlocksMin) return {};
-  const double stall_ms = kStallShareMin * context.median_step_ms;
-  std::vector<std::vector<bool>> stalls;
-  std::vector<std::uint64_t> counts;
-  for (const auto& series : excess) {
-    stalls.push_back(steps_above(series, stall_ms));
-    counts.push_back(count_stalls(stalls.back()));
-  }
-  const std::uint64_t total = std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
-  const auto rank_count = static_cast<double>(excess.size());
   std::vector<SlowRank> found;
-  for (std::size_t r = 0; r < excess.size(); ++r) {
-    if (known[r] || counts[r] < kHotStepsMin) continue;
-    const double hot_ms = mean_over(excess[r], stalls[r]);
-    const auto hot_count = std::count(stalls[r].begin(), stalls[r].end(), true);
-    const double cost_ms =
-        hot_ms * static_cast<double>(hot_count) / static_cast<double>(excess[r].size());
-    const double chance = rank_count * stats::chance_of_share(counts[r], total, excess.size());
-    if (hot_ms < kExcessMinMs || cost_ms < kCostShareMin * context.mean_step_ms ||
-        chance > kBlameChanceMax)
+  for (stats::SeldomLong& stalls :
+       stats::find_seldom_long(excess, kLongStepMin * context.median_step_ms, known)) {
+    if (stalls.long_excess < kExcessMinMs ||
+        stalls.excess < kStallCostShareMin * context.mean_step_ms)
       continue;
-    known[r] = true;
-    found.push_back({{r, cost_ms, 1 - chance}, true, std::move(stalls[r]), hot_ms});
+    known[stalls.member] = true;
+    found.push_back({{stalls.member, stalls.excess, 1 - stalls.chance},
+                     true,
+                     std::move(stalls.steps),
+                     stalls.long_excess});
   }
   return found;
 }
@@ -324,30 +288,30 @@ void add_wait(const Context& context, std::size_t rank, double excess_ms,
 
 Finding describe_suspect(const Context& context, const SlowRank& suspect, const Lateness& lateness,
                          const Options& options) {
-  const std::size_t rank = suspect.outlier.rank_index;
+  const std::size_t rank = suspect.outlier.member;
   const auto [phase, phase_excess_ms] = phase_of_excess(context, rank);
   Finding finding;
   finding.kind =
       context.job.ranks.size() == 2 ? "asymmetry" : "slow_" + std::string(phase_name(phase));
   finding.ranks = {context.job.ranks[rank].rank};
   finding.phase = phase_name(phase);
-  finding.cost_ms_per_step = suspect.outlier.excess_ms;
-  finding.share = suspect.outlier.excess_ms / context.mean_step_ms;
+  finding.cost_ms_per_step = suspect.outlier.excess;
+  finding.share = suspect.outlier.excess / context.mean_step_ms;
   finding.rank_confidence = suspect.outlier.confidence;
   if (context.steps.is_short)
     finding.rank_confidence = std::min(finding.rank_confidence, kShortTraceConfidenceMax);
   finding.confidence = finding.rank_confidence;
   add_lateness(context, lateness, rank, finding);
   add_phase(context, rank, phase, finding);
-  add_processor_share(context, rank, suspect.outlier.excess_ms, finding);
+  add_processor_share(context, rank, suspect.outlier.excess, finding);
   if (suspect.is_intermittent) add_rhythm(context, suspect, finding);
-  const bool is_one_phase = phase_excess_ms >= kPhaseDominanceMin * suspect.outlier.excess_ms;
+  const bool is_one_phase = phase_excess_ms >= kPhaseDominanceMin * suspect.outlier.excess;
   const std::optional<Phase> only = is_one_phase ? std::optional(phase) : std::nullopt;
   std::vector<bool> culprits(context.job.ranks.size());
   culprits[rank] = true;
   add_location(context, locate_excess(context, culprits, only, options),
                context.job.ranks[rank].main.is_known, finding);
-  add_wait(context, rank, suspect.outlier.excess_ms, only, finding);
+  add_wait(context, rank, suspect.outlier.excess, only, finding);
   // A rank that waits has its phases stretched by that.
   const bool may_be_uneven =
       !suspect.is_intermittent && finding.kind != "interpreter_lock" && finding.kind != "blocked";
@@ -520,9 +484,9 @@ RankSeries phase_series(const Context& context, Phase phase) {
   return series;
 }
 
-ExcessOptions excess_options(const Context& context, const Options& options) {
-  ExcessOptions out;
-  out.threshold_ms = std::max(kExcessMinMs, kExcessShareMin * context.median_step_ms);
+stats::OutlierTest excess_options(const Context& context, const Options& options) {
+  stats::OutlierTest out;
+  out.least = std::max(kExcessMinMs, kExcessShareMin * context.median_step_ms);
   out.confidence_min = kConfidenceMin;
   out.clip_share = kClipShare;
   out.resample_count = options.resample_count;
@@ -588,12 +552,12 @@ Lateness measure_lateness(const Context& context, const std::vector<bool>& only)
 
 /// Ranks that are slower on the whole, and not often enough: chance, or a fault that began late.
 void note_slow_stretches(const Context& context, const RankSeries& excess,
-                         const std::vector<bool>& known, ExcessOptions options,
+                         const std::vector<bool>& known, stats::OutlierTest options,
                          std::vector<std::string>& notes) {
   options.asks_blocks = false;
-  for (const Outlier& outlier : find_outliers(excess, known, options))
-    notes.push_back(fmt::format(words::kSlowStretch, context.job.ranks[outlier.rank_index].rank,
-                                outlier.excess_ms));
+  for (const stats::Outlier& outlier : stats::find_outliers(excess, known, options))
+    notes.push_back(
+        fmt::format(words::kSlowStretch, context.job.ranks[outlier.member].rank, outlier.excess));
 }
 
 /// Most samples that find the rank asleep in its working time are in torch.distributed, sending and
@@ -615,8 +579,8 @@ bool sleeps_in_communication(const Context& context, std::size_t rank) {
 
 void find_slow_ranks(const Context& context, const Options& options, std::vector<Finding>& findings,
                      std::vector<std::string>& notes) {
-  const RankSeries excess = excess_over_peers(work_without_kernel(context));
-  const ExcessOptions test = excess_options(context, options);
+  const RankSeries excess = stats::excess_over_peers(work_without_kernel(context));
+  const stats::OutlierTest test = excess_options(context, options);
   const double doubt_ms = fault_doubt_ms(context);
   std::vector<bool> known(context.job.ranks.size());
   std::vector<SlowRank> suspects = steady_suspects(excess, known, test);
@@ -626,30 +590,29 @@ void find_slow_ranks(const Context& context, const Options& options, std::vector
     suspects.push_back(std::move(suspect));
   note_slow_stretches(context, excess, known, test, notes);
   std::stable_sort(suspects.begin(), suspects.end(), [](const SlowRank& a, const SlowRank& b) {
-    return a.outlier.excess_ms > b.outlier.excess_ms;
+    return a.outlier.excess > b.outlier.excess;
   });
   std::vector<bool> slower(context.job.ranks.size());
   for (const SlowRank& suspect : suspects) {
-    const std::size_t rank = suspect.outlier.rank_index;
-    if (suspect.outlier.excess_ms < doubt_ms) {
+    const std::size_t rank = suspect.outlier.member;
+    if (suspect.outlier.excess < doubt_ms) {
       notes.push_back(fmt::format(words::kFaultsMayExplain, context.job.ranks[rank].rank,
-                                  suspect.outlier.excess_ms, doubt_ms));
+                                  suspect.outlier.excess, doubt_ms));
       continue;
     }
     const Lateness lateness = measure_lateness(context, suspect.hot_steps);
     if (waits_least(lateness, rank, suspect.hot_excess_ms, slower)) {
       Finding finding = describe_suspect(context, suspect, lateness, options);
-      if (sleeps(context, rank, suspect.outlier.excess_ms) &&
-          sleeps_in_communication(context, rank)) {
+      if (sleeps(context, rank, suspect.outlier.excess) && sleeps_in_communication(context, rank)) {
         notes.push_back(fmt::format(words::kVictimInCommunication, context.job.ranks[rank].rank,
-                                    suspect.outlier.excess_ms, finding.function));
+                                    suspect.outlier.excess, finding.function));
         continue;
       }
       slower[rank] = true;
       merge_into(findings, std::move(finding));
     } else {
       notes.push_back(fmt::format(words::kVictimOfCollectives, context.job.ranks[rank].rank,
-                                  suspect.outlier.excess_ms, lateness.mean_wait_ms[rank]));
+                                  suspect.outlier.excess, lateness.mean_wait_ms[rank]));
     }
   }
 }

@@ -5,7 +5,6 @@
 
 #include "diagnose/diagnose.h"
 #include "diagnose/internal/causes/context.h"
-#include "diagnose/internal/causes/excess.h"
 
 namespace kansoku::diagnose {
 
@@ -36,7 +35,7 @@ void add_lateness(const Context& context, const Lateness& lateness, std::size_t 
 [[nodiscard]] RankSeries phase_series(const Context& context, Phase phase);
 [[nodiscard]] double mean_of_others(const std::vector<double>& values, std::size_t rank);
 /// Limits from which a rank's work is an excess over its peers'.
-[[nodiscard]] ExcessOptions excess_options(const Context& context, const Options& options);
+[[nodiscard]] stats::OutlierTest excess_options(const Context& context, const Options& options);
 /// The finding that names a rank (by number); null if there is none. Borrowed from `findings`.
 [[nodiscard]] Finding* finding_of(std::vector<Finding>& findings, std::int32_t rank);
 

@@ -59,7 +59,7 @@ struct Longer {
 /// By rank index: how much longer it works than its peers, whatever the reason.
 std::vector<double> work_excess_ms(const Context& context) {
   std::vector<double> out;
-  for (const auto& series : excess_over_peers(work_series(context)))
+  for (const auto& series : stats::excess_over_peers(work_series(context)))
     out.push_back(stats::mean(series));
   return out;
 }
@@ -134,6 +134,17 @@ void add_caller(const Context& context, const std::vector<Longer>& ranks, const 
       fmt::format(words::kStackSamples, location.excess_ms, per_step(context), location.function));
 }
 
+/// Time that goes with page faults, as a [rank][step] table.
+RankSeries fault_series(const Context& context) {
+  RankSeries out;
+  for (const KernelUse& use : context.kernel.ranks) {
+    out.push_back(use.fault_parts);
+    for (double& part : out.back())
+      part *= use.fault_ms();
+  }
+  return out;
+}
+
 /// Part of a rank's processor time that is in its working time: it waits for others in the rest.
 double working_part(const Context& context, std::size_t rank) {
   const KernelUse& use = context.kernel.ranks[rank];
@@ -165,14 +176,8 @@ std::vector<bool> ranks_in_reclaim(const Context& context) {
   return out;
 }
 
-RankSeries fault_series(const Context& context) {
-  RankSeries out;
-  for (const KernelUse& use : context.kernel.ranks) {
-    out.push_back(use.fault_parts);
-    for (double& part : out.back())
-      part *= use.fault_ms();
-  }
-  return out;
+RankSeries work_without_faults(const Context& context) {
+  return stats::without(work_series(context), fault_series(context));
 }
 
 RankSeries work_without_kernel(const Context& context) {
@@ -186,7 +191,7 @@ RankSeries work_without_kernel(const Context& context) {
     add(r, context.kernel.ranks[r].outside_ms() * working_part(context, r));
   for (const Longer& longer : longer_ranks(context, kCalls, work_excess_ms(context)))
     add(longer.rank, longer.cost_ms);
-  return without(work_series(context), kernel);
+  return stats::without(work_series(context), kernel);
 }
 
 }  // namespace kansoku::diagnose

@@ -5,7 +5,6 @@
 
 #include "diagnose/diagnose.h"
 #include "diagnose/internal/causes/context.h"
-#include "diagnose/internal/causes/excess.h"
 
 namespace kansoku::diagnose {
 
@@ -17,8 +16,8 @@ namespace kansoku::diagnose {
 /// Ranks of the finding "reclaim", a flag each: their page faults are a consequence.
 [[nodiscard]] std::vector<bool> ranks_in_reclaim(const Context& context);
 
-/// Time that goes with page faults, as a [rank][step] table.
-[[nodiscard]] RankSeries fault_series(const Context& context);
+/// Work of all ranks without what goes with page faults, as a [rank][step] table.
+[[nodiscard]] RankSeries work_without_faults(const Context& context);
 
 /// Work of all ranks without the kernel's, as a [rank][step] table: without what goes with page
 /// faults, reclaim, interrupts, observers, and without system calls where these are a finding.

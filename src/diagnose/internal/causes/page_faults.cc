@@ -10,6 +10,7 @@
 #include "diagnose/internal/steps/limits.h"
 #include "diagnose/internal/words.h"
 #include "diagnose/thresholds.h"
+#include "stats/peers.h"
 #include "trace/merge.h"
 
 namespace kansoku::diagnose {
@@ -43,10 +44,9 @@ double step_without_ms(const Context& context) {
                                 : 0;
   const bool is_full = is_on_one_host(context.job) && processors > 0 &&
                        processor_ms >= kNearlyAllShare * processors * context.mean_step_ms;
-  const RankSeries work = work_series(context);
-  const double saved_ms =
-      is_full ? fault_ms / processors
-              : mean_of_slowest(work) - mean_of_slowest(without(work, fault_series(context)));
+  const double saved_ms = is_full ? fault_ms / processors
+                                  : stats::mean_of_greatest(work_series(context)) -
+                                        stats::mean_of_greatest(work_without_faults(context));
   return std::max(context.mean_step_ms - std::max(saved_ms, 0.0), 0.0);
 }
 

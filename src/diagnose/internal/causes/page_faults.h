@@ -7,7 +7,6 @@
 
 #include "diagnose/diagnose.h"
 #include "diagnose/internal/causes/context.h"
-#include "diagnose/internal/causes/excess.h"
 
 namespace kansoku::diagnose {
 

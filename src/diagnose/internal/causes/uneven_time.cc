@@ -10,7 +10,6 @@
 #include <map>
 
 #include "common/time.h"
-#include "diagnose/internal/causes/excess.h"
 #include "diagnose/internal/causes/findings.h"
 #include "diagnose/internal/steps/names.h"
 #include "diagnose/internal/steps/phases.h"
@@ -97,15 +96,15 @@ std::string comparison(const Context& context, const std::vector<double>& busy,
                      percent(context, mean_of_others(asleep, r)));
 }
 
-Finding describe_uneven_time(const Context& context, const Outlier& outlier,
+Finding describe_uneven_time(const Context& context, const stats::Outlier& outlier,
                              const std::vector<double>& busy, const std::vector<double>& asleep) {
-  const std::size_t r = outlier.rank_index;
+  const std::size_t r = outlier.member;
   const double peers = mean_of_others(busy, r);
   Finding finding;
   finding.kind = "uneven_time";
   finding.ranks = {context.job.ranks[r].rank};
-  finding.cost_ms_per_step = outlier.excess_ms;
-  finding.share = std::min(outlier.excess_ms / context.mean_step_ms, 1.0);
+  finding.cost_ms_per_step = outlier.excess;
+  finding.share = std::min(outlier.excess / context.mean_step_ms, 1.0);
   finding.confidence = finding.rank_confidence = outlier.confidence;
   finding.evidence.push_back(
       fmt::format(words::kComparedByTime, context.steps.count(), context.mean_step_ms));
@@ -147,8 +146,8 @@ std::vector<Finding> find_uneven_time(const Context& context, const Options& opt
   if (rank_count < 2) return {};
   const TimeUse use = time_use(context);
   const std::vector<double> busy = means_of(use.busy), asleep = means_of(use.asleep);
-  ExcessOptions test = excess_options(context, options);
-  test.threshold_ms = kUnevenTimeShareMin * context.mean_step_ms;
+  stats::OutlierTest test = excess_options(context, options);
+  test.least = kUnevenTimeShareMin * context.mean_step_ms;
   std::vector<Finding> findings;
   std::size_t note_count = 0;
   const auto note = [&](std::size_t r) {
@@ -157,16 +156,16 @@ std::vector<Finding> find_uneven_time(const Context& context, const Options& opt
                                 comparison(context, busy, asleep, r)));
   };
   const std::vector<bool> none(rank_count);
-  const auto outliers = find_outliers(excess_over_peers(use.busy), none, test);
+  const auto outliers = stats::find_outliers(stats::excess_over_peers(use.busy), none, test);
   // Beside a chief that does little, all workers stand out: an outlier has to from all others.
   double busiest = 0;
   for (std::size_t r = 0; r < rank_count; ++r) {
     const bool is_outlier = std::any_of(outliers.begin(), outliers.end(),
-                                        [r](const Outlier& o) { return o.rank_index == r; });
+                                        [r](const stats::Outlier& o) { return o.member == r; });
     if (!is_outlier) busiest = std::max(busiest, busy[r]);
   }
-  for (const Outlier& outlier : outliers) {
-    const std::size_t r = outlier.rank_index;
+  for (const stats::Outlier& outlier : outliers) {
+    const std::size_t r = outlier.member;
     if (busy[r] < kUnevenTimeRatioMin * busiest) continue;
     // Two cannot vote: one works for the other, or with it.
     if (rank_count == 2) {
@@ -176,8 +175,9 @@ std::vector<Finding> find_uneven_time(const Context& context, const Options& opt
     }
   }
   if (!findings.empty() || note_count > 0) return findings;
-  for (const Outlier& outlier : find_outliers(excess_over_peers(use.asleep), none, test))
-    note(outlier.rank_index);
+  for (const stats::Outlier& outlier :
+       stats::find_outliers(stats::excess_over_peers(use.asleep), none, test))
+    note(outlier.member);
   if (note_count > 0) return {};
   const auto range = [&](const std::vector<double>& ms) {
     const auto [least, most] = std::minmax_element(ms.begin(), ms.end());
