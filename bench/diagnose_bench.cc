@@ -25,6 +25,7 @@
 #include "diagnose/localise_patterns.h"
 #include "diagnose/pattern.h"
 #include "diagnose/thresholds.h"
+#include "stats/peers.h"
 #include "sys/clock.h"
 #include "trace/import/chrome.h"
 
@@ -277,6 +278,35 @@ void bench_import(const Clock& clock) {
       stats::median(ratios));
 }
 
+/// Steps of many ranks of which one works a tenth longer, and one three times as long now and then.
+void bench_peers(const Clock& clock) {
+  constexpr std::size_t kRanks = 1024, kSteps = 300, kSlow = 700, kSeldom = 41;
+  Rng rng(5);
+  stats::MemberSeries work(kRanks);
+  for (std::size_t r = 0; r < kRanks; ++r) {
+    for (std::size_t s = 0; s < kSteps; ++s)
+      work[r].push_back(40 * (0.95 + 0.1 * rng.uniform()) + (r == kSlow ? 4 : 0) +
+                        (r == kSeldom && s % 30 == 3 ? 80 : 0));
+  }
+  const std::vector<bool> none(kRanks);
+  std::vector<double> seconds;
+  std::size_t right = 0;
+  for (int round = 0; round < 7; ++round) {
+    const BootTime began = clock.now();
+    const auto excess = stats::excess_over_peers(work);
+    const auto slow = stats::find_outliers(excess, none, {.least = 2.8, .clip_share = 0.05});
+    const auto seldom = stats::find_seldom_long(excess, 20, none);
+    seconds.push_back(seconds_since(clock, began));
+    right += slow.size() == 1 && slow[0].member == kSlow && seldom.size() == 1 &&
+                     seldom[0].member == kSeldom
+                 ? 1
+                 : 0;
+  }
+  const auto median = median_with_interval(seconds);
+  fmt::print("bench peers ranks={} steps={} seconds={:.4f} low={:.4f} high={:.4f} right={}/7\n",
+             kRanks, kSteps, median.median, median.low, median.high, right);
+}
+
 int run(int argc, char** argv) {
   const auto healthy = read_healthy(KANSOKU_SOURCE_DIR "/tests/data/patterns/healthy.json");
   if (!healthy) {
@@ -288,6 +318,7 @@ int run(int argc, char** argv) {
       argc > 2 ? parse_int<std::size_t>(argv[2]).value_or(200) : std::size_t{200};
   bench_summary(clock);
   bench_import(clock);
+  bench_peers(clock);
   if (argc > 1) {
     bench_localise(clock, *healthy, parse_int<std::size_t>(argv[1]).value_or(10'000), functions);
     return 0;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/rng.h"
+#include "diagnose/internal/steps/phases.h"
 #include "trace/scheduler_for_test.h"
 
 namespace kansoku::diagnose {
@@ -647,6 +648,32 @@ void add_kernel_counters(trace::Trace& trace, const std::vector<KernelCounters>&
     for (const auto& [name, ms] : use.sampled_ms)
       counter("time in " + name, ms * 1e6, begin_ns);
     if (use.unknown_ms > 0) counter("time unknown", use.unknown_ms * 1e6, begin_ns);
+  }
+}
+
+void add_faults_at_stacks(trace::Trace& trace, std::int32_t pid, std::string_view function,
+                          double faults) {
+  const auto track_count = static_cast<std::uint32_t>(trace.tracks.size());
+  for (std::uint32_t i = 0; i < track_count; ++i) {
+    const trace::Track thread = trace.tracks[i];
+    if (thread.kind != trace::TrackKind::kThread || thread.tid != thread.pid) continue;
+    trace::Track track;
+    track.kind = trace::TrackKind::kCounter;
+    track.parent = trace::TrackId{i};
+    track.name = trace.strings.intern("minor faults at stacks");
+    trace.tracks.push_back(track);
+    double sum = 1000;
+    for (std::size_t s = 0; s < trace.samples.size(); ++s) {
+      if (trace.samples.pid[s] != thread.pid || trace.samples.tid[s] != thread.tid) continue;
+      const auto frames = frames_of(trace, trace.samples.stack[s]);
+      const bool is_in = std::any_of(frames.begin(), frames.end(), [&](const trace::Frame& frame) {
+        return trace.str(frame.function) == function;
+      });
+      if (is_in && (pid == 0 || pid == thread.pid)) sum += faults;
+      trace.counters.time_ns.push_back(trace.samples.time_ns[s]);
+      trace.counters.track.push_back({static_cast<std::uint32_t>(trace.tracks.size() - 1)});
+      trace.counters.value.push_back(sum);
+    }
   }
 }
 

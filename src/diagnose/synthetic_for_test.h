@@ -82,6 +82,11 @@ struct KernelCounters {
 void add_kernel_counters(trace::Trace& trace, const std::vector<KernelCounters>& ranks,
                          double step_ms);
 
+/// Adds the page faults of the main threads at each of their samples: `faults` before each sample
+/// with a frame `function`, in the process `pid` or in all (0).
+void add_faults_at_stacks(trace::Trace& trace, std::int32_t pid, std::string_view function,
+                          double faults);
+
 /// The kinds of the findings, in their order.
 [[nodiscard]] std::vector<std::string> kinds_of(const Diagnosis& diagnosis);
 

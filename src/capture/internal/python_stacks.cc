@@ -70,6 +70,16 @@ void PythonStacks::sample(std::int32_t pid, Sampled& process, BootTime now) {
     write(pid, process, stack, now);
 }
 
+void PythonStacks::write_faults(std::int32_t pid, Sampled& process, std::uint64_t faults,
+                                BootTime now) {
+  if (process.faults == faults) return;
+  if (!process.faults_track)
+    process.faults_track =
+        writer_.counter_track(writer_.thread_track(pid, pid, ""), "minor faults at stacks", "");
+  writer_.counter(*process.faults_track, now, static_cast<double>(faults));
+  process.faults = faults;
+}
+
 void PythonStacks::write(std::int32_t pid, Sampled& process, const python::PyStack& stack,
                          BootTime now) {
   frame_ids_.clear();
@@ -80,6 +90,7 @@ void PythonStacks::write(std::int32_t pid, Sampled& process, const python::PySta
   }
   const std::int32_t tid = stack.tid == 0 ? pid : stack.tid;
   writer_.sample(pid, tid, now, writer_.stack(frame_ids_), stack.state, stack.holds_gil);
+  if (tid == pid && stack.minor_faults) write_faults(pid, process, *stack.minor_faults, now);
   if (!stack.wait.call.empty()) {
     const std::array args{trace::Arg::str(writer_.name("call"), stack.wait.call),
                           trace::Arg::str(writer_.name("on"), stack.wait.on)};
@@ -93,8 +104,11 @@ void PythonStacks::begin_trace(BootTime now) {
   is_open_ = true;
   next_ = now;
   samples_ = torn_ = truncated_ = 0;
-  for (auto& [pid, process] : processes_)
+  for (auto& [pid, process] : processes_) {
     process.frames.clear();
+    process.faults_track.reset();
+    process.faults.reset();
+  }
 }
 
 void PythonStacks::end_trace(BootTime /*now*/) {

@@ -17,7 +17,8 @@
 
 namespace kansoku::capture {
 
-/// The Python stacks of all processes that have some, at a fixed rate.
+/// The Python stacks of all processes that have some, at a fixed rate; and with them the page
+/// faults of each main thread so far (counter "minor faults at stacks"), where they have changed.
 class PythonStacks final : public Source {
  public:
   /// python::Process::attach of a process.
@@ -47,8 +48,11 @@ class PythonStacks final : public Source {
     bool is_refused{false};                   // an unknown Python: not tried again until it execs
     std::optional<BootTime> doubted_since{};  // that it is a known one
     std::unordered_map<std::uint64_t, trace::FrameHandle> frames;  // by PyFrame::cache_key
+    std::optional<trace::TrackHandle> faults_track{};
+    std::optional<std::uint64_t> faults{};  // as written last
   };
   void sample(std::int32_t pid, Sampled& process, BootTime now);
+  void write_faults(std::int32_t pid, Sampled& process, std::uint64_t faults, BootTime now);
   void write(std::int32_t pid, Sampled& process, const python::PyStack& stack, BootTime now);
 
   trace::Writer& writer_;

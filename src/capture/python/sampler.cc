@@ -87,7 +87,9 @@ PyWait Process::Impl::wait_of(std::int32_t tid) const {
 void Process::Impl::fill(const StackReader::Thread& thread, PyStack& stack) {
   stack.tid = has_native_ids ? ids.from_native(thread.native_id)
                              : ids.from_pthread(thread.thread_id, thread.is_main);
-  stack.state = tasks.state(stack.tid);
+  const TaskReading task = tasks.read(stack.tid);
+  stack.state = task.state;
+  stack.minor_faults = task.minor_faults;
   stack.holds_gil = thread.holds_gil;
   stack.wait = {};
   const bool sleeps =

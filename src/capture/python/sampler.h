@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,8 +44,9 @@ struct PyStack {
   std::int32_t tid{0};  // 0 if it could not be told (before 3.11, thread without a match)
   trace::SampleState state{trace::SampleState::kUnknown};  // from /proc/PID/task/TID/stat
   bool holds_gil{false};
-  PyWait wait;                  // of the main thread only
-  std::vector<PyFrame> frames;  // outermost first
+  std::optional<std::uint64_t> minor_faults;  // page faults since the thread began, likewise
+  PyWait wait;                                // of the main thread only
+  std::vector<PyFrame> frames;                // outermost first
 };
 
 /// Memory of a process, so that tests can supply images. Implementations never block and never

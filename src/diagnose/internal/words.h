@@ -147,6 +147,8 @@ inline constexpr char kThrottledOthers[] = ", the others for at most {:.0f} %";
 // Page faults.
 inline constexpr char kFaultsOfRank[] =
     "rank {}: {:.0f} page faults a step, {:.1f} ms of system time, {:.1f} ms of user time";
+inline constexpr char kFaultsIn[] =
+    "the page faults between stack samples put {:.1f} ms {} of that into {}";
 inline constexpr char kFaultPrice[] =
     "a page fault costs {:.1f} us in the kernel and {:.1f} us of user time around it";
 inline constexpr char kFaultPriceInKernel[] =

@@ -132,13 +132,22 @@ TEST(Layout, IsRefusedForReleasesWeDoNotKnow) {
 }
 
 TEST(TaskState, IsTheLetterBehindTheName) {
-  EXPECT_EQ(parse_task_state("12 (python3) R 1 12"), SampleState::kRunning);
-  EXPECT_EQ(parse_task_state("12 (a) D (b) S 1"), SampleState::kSleeping);
-  EXPECT_EQ(parse_task_state("12 (a) D 1"), SampleState::kDisk);
-  EXPECT_EQ(parse_task_state("12 (a) t 1"), SampleState::kStopped);
-  EXPECT_EQ(parse_task_state("12 (a) Z 1"), SampleState::kUnknown);
-  EXPECT_EQ(parse_task_state("12 (a)"), SampleState::kUnknown);
-  EXPECT_EQ(parse_task_state(""), SampleState::kUnknown);
+  EXPECT_EQ(parse_task("12 (python3) R 1 12").state, SampleState::kRunning);
+  EXPECT_EQ(parse_task("12 (a) D (b) S 1").state, SampleState::kSleeping);
+  EXPECT_EQ(parse_task("12 (a) D 1").state, SampleState::kDisk);
+  EXPECT_EQ(parse_task("12 (a) t 1").state, SampleState::kStopped);
+  EXPECT_EQ(parse_task("12 (a) Z 1").state, SampleState::kUnknown);
+  EXPECT_EQ(parse_task("12 (a)").state, SampleState::kUnknown);
+  EXPECT_EQ(parse_task("").state, SampleState::kUnknown);
+}
+
+TEST(TaskState, FaultsAreTheEighthNumberBehindIt) {
+  EXPECT_EQ(parse_task("12 (a (b)) R 1 12 12 0 -1 4194560 531 7 ").minor_faults, 531U);
+  EXPECT_EQ(parse_task("12 (a) R 1 12 12 0 -1 4194560 531").minor_faults, std::nullopt)
+      << "cut off";
+  EXPECT_EQ(parse_task("12 (a) R 1 12 12 0 -1 4194560 x ").minor_faults, std::nullopt);
+  EXPECT_EQ(parse_task("12 (a) R 1 12").minor_faults, std::nullopt);
+  EXPECT_EQ(parse_task("").minor_faults, std::nullopt);
 }
 
 TEST(Snapshot, LeavesOutWhatCannotBeRead) {

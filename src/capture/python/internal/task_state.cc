@@ -37,14 +37,8 @@ std::vector<std::int32_t> nested_pids(std::string_view untrusted_status) {
   return pids;
 }
 
-}  // namespace
-
-trace::SampleState parse_task_state(std::string_view untrusted) {
-  const std::size_t close = untrusted.rfind(')');
-  if (close == std::string_view::npos || close + 2 >= untrusted.size()) {
-    return trace::SampleState::kUnknown;
-  }
-  switch (untrusted[close + 2]) {
+trace::SampleState state_of(char letter) {
+  switch (letter) {
     case 'R':
       return trace::SampleState::kRunning;
     case 'S':
@@ -59,6 +53,26 @@ trace::SampleState parse_task_state(std::string_view untrusted) {
   }
 }
 
+}  // namespace
+
+TaskReading parse_task(std::string_view untrusted) {
+  constexpr int kBefore = 7;  // numbers between the state and the minor faults, and the state
+  const std::size_t close = untrusted.rfind(')');
+  if (close == std::string_view::npos || close + 2 >= untrusted.size()) return {};
+  TaskReading out{.state = state_of(untrusted[close + 2])};
+  std::string_view rest = untrusted.substr(close + 2);
+  for (int i = 0; i < kBefore; ++i) {
+    const std::size_t space = rest.find(' ');
+    if (space == std::string_view::npos) return out;
+    rest.remove_prefix(space + 1);
+  }
+  // Without the blank behind it the number may be cut off.
+  const std::size_t end = rest.find(' ');
+  if (end != std::string_view::npos)
+    out.minor_faults = parse_int<std::uint64_t>(rest.substr(0, end));
+  return out;
+}
+
 TaskStates::TaskStates(const std::string& proc_root, std::int32_t pid)
     : folder_(fmt::format("{}/{}/task", proc_root, pid)) {}
 
@@ -70,8 +84,8 @@ bool TaskStates::exists(std::int32_t tid) const {
   return tid > 0 && ::access(path_of(tid, "stat").c_str(), F_OK) == 0;
 }
 
-trace::SampleState TaskStates::state(std::int32_t tid) {
-  if (tid <= 0) return trace::SampleState::kUnknown;
+TaskReading TaskStates::read(std::int32_t tid) {
+  if (tid <= 0) return {};
   const auto known =
       std::find_if(tasks_.begin(), tasks_.end(), [&](const Task& task) { return task.tid == tid; });
   sys::Fd opened;
@@ -81,19 +95,19 @@ trace::SampleState TaskStates::state(std::int32_t tid) {
     stat = &known->stat;
   } else {
     auto fd = sys::Fd::open_read(path_of(tid, "stat"));
-    if (!fd) return trace::SampleState::kUnknown;
+    if (!fd) return {};
     opened = std::move(*fd);
     if (tasks_.size() < kOpenTasksMax) {
       tasks_.push_back({.tid = tid, .stat = std::move(opened), .used = true});
       stat = &tasks_.back().stat;
     }
   }
-  std::array<char, 96> text{};  // a pid, a name of at most 64 bytes and the state
+  std::array<char, 224> text{};  // a pid, a name of at most 64 bytes and eight numbers
   const ssize_t got = ::pread(stat->raw(), text.data(), text.size(), 0);
-  if (got > 0) return parse_task_state({text.data(), static_cast<std::size_t>(got)});
+  if (got > 0) return parse_task({text.data(), static_cast<std::size_t>(got)});
   // The thread ended; its number may come back as another thread.
   if (known != tasks_.end()) tasks_.erase(known);
-  return trace::SampleState::kUnknown;
+  return {};
 }
 
 void TaskStates::forget_unused() {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,14 +14,20 @@
 
 namespace kansoku::capture::python {
 
-/// Scheduler states of a process's threads from /proc/PID/task/TID/stat, one open file a thread
-/// (at most 64; further threads are opened each time).
+/// A thread as /proc/PID/task/TID/stat has it.
+struct TaskReading {
+  trace::SampleState state{trace::SampleState::kUnknown};
+  std::optional<std::uint64_t> minor_faults{};  // since it began
+};
+
+/// Readings of a process's threads from /proc/PID/task/TID/stat, one open file a thread (at most
+/// 64; further threads are opened each time).
 class TaskStates {
  public:
   TaskStates(const std::string& proc_root, std::int32_t pid);
 
-  /// kUnknown if the thread is gone.
-  [[nodiscard]] trace::SampleState state(std::int32_t tid);
+  /// Nothing known if the thread is gone.
+  [[nodiscard]] TaskReading read(std::int32_t tid);
   /// True if the process has such a thread now.
   [[nodiscard]] bool exists(std::int32_t tid) const;
   /// Closes the files of threads that were not asked for since the last call.
@@ -38,8 +45,9 @@ class TaskStates {
   std::vector<Task> tasks_;
 };
 
-/// "12 (a name) R ..." -> kRunning. `untrusted`: the start of a stat file, of any length.
-[[nodiscard]] trace::SampleState parse_task_state(std::string_view untrusted);
+/// "12 (a name) R 1 12 12 0 -1 4194560 531 ..." -> kRunning, 531 faults. `untrusted`: the start of
+/// a stat file, of any length.
+[[nodiscard]] TaskReading parse_task(std::string_view untrusted);
 
 /// Finds the thread ids of this host for CPython's ids of its threads.
 class ThreadIds {

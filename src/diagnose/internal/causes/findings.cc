@@ -625,7 +625,7 @@ std::vector<Finding> find_causes(const Context& context, const Options& options,
   } else {
     find_busy_ranks(context, options, findings, notes);
   }
-  if (auto faults = find_page_faults(context)) findings.push_back(std::move(*faults));
+  if (auto faults = find_page_faults(context, options)) findings.push_back(std::move(*faults));
   for (Finding& kernel : find_kernel_time(context, options))
     findings.push_back(std::move(kernel));
   find_lock_waits(context, findings);

@@ -114,6 +114,31 @@ CallTree CallTree::of_phase(const Context& context, Phase phase) {
   return tree;
 }
 
+CallTree CallTree::of_faults(const Context& context) {
+  CallTree tree(context);
+  for (std::size_t r = 0; r < context.kernel.ranks.size(); ++r) {
+    const std::vector<double>& faults = context.kernel.ranks[r].sample_faults;
+    const RankData& data = context.job.ranks[r];
+    double all = 0;
+    for (std::size_t i = 0; i < faults.size(); ++i) {
+      const std::uint32_t step = step_at(context.steps.ranks[r], data.samples[i].time_ns);
+      if (step == kNoStep) continue;
+      ++tree.sample_counts_[r];
+      if (!(faults[i] > 0)) continue;
+      tree.hits_.push_back({.node = tree.node_of(data.samples[i].stack),
+                            .rank = static_cast<std::uint32_t>(r),
+                            .step = step,
+                            .stack = data.samples[i].stack,
+                            .pid = data.pid,
+                            .weight = faults[i]});
+      all += faults[i];
+    }
+    if (all > 0)
+      tree.hit_ms_[r] = context.kernel.fault_ms(r) * static_cast<double>(tree.step_count_) / all;
+  }
+  return tree;
+}
+
 CallTree CallTree::of_workers(const Context& context) {
   CallTree tree(context);
   for (std::size_t r = 0; r < context.job.ranks.size(); ++r) {
@@ -158,7 +183,7 @@ std::vector<double> CallTree::differences(const std::vector<bool>& culprits,
   }
   std::vector<double> sum(nodes_.size());
   for (const Hit& hit : hits_)
-    sum[hit.node] += scale[hit.rank] * step_weights[hit.step];
+    sum[hit.node] += scale[hit.rank] * hit.weight * step_weights[hit.step];
   for (std::size_t node = nodes_.size(); node-- > 1;)  // children come after their parent
     sum[nodes_[node].parent] += sum[node];
   return sum;
@@ -256,26 +281,26 @@ Location CallTree::describe(std::uint32_t node, const std::vector<bool>& culprit
     found.stack.emplace_back(text_of(*trace_, nodes_[at].function));
   }
   std::reverse(found.stack.begin(), found.stack.end());
-  std::map<std::uint32_t, std::size_t> lines;
-  std::map<std::int32_t, std::size_t> pids;
-  std::size_t count = 0;
-  std::size_t asleep_count = 0;
+  std::map<std::uint32_t, double> lines;
+  std::map<std::int32_t, double> pids;
+  double count = 0;
+  double asleep_count = 0;
   for (const Hit& hit : hits_) {
     if (!culprits[hit.rank] || !is_below(hit.node, node)) continue;
     const auto frames = frames_of(*trace_, hit.stack);
-    ++lines[frames[nodes_[node].depth - 1].line];
-    ++pids[hit.pid];
-    ++count;
-    asleep_count += hit.is_asleep ? 1 : 0;
+    lines[frames[nodes_[node].depth - 1].line] += hit.weight;
+    pids[hit.pid] += hit.weight;
+    count += hit.weight;
+    asleep_count += hit.is_asleep ? hit.weight : 0;
   }
   const auto most = [](const auto& counts) {
     return std::max_element(counts.begin(), counts.end(),
                             [](const auto& a, const auto& b) { return a.second < b.second; });
   };
-  if (count == 0) return found;
+  if (!(count > 0)) return found;
   found.line = most(lines)->first;
   found.worker_pid = most(pids)->first;
-  found.sleeping_share = static_cast<double>(asleep_count) / static_cast<double>(count);
+  found.sleeping_share = asleep_count / count;
   return found;
 }
 
@@ -291,7 +316,7 @@ std::vector<FunctionRow> CallTree::rows(std::optional<std::size_t> culprit,
     if (hit.node == 0) continue;
     const Node& node = nodes_[hit.node];
     FunctionRow& row = table[{node.function, node.file}];
-    const double ms = hit_ms_[hit.rank] / steps;
+    const double ms = hit_ms_[hit.rank] * hit.weight / steps;
     if (!culprit) {
       row.culprit_ms += ms / std::max(peer_count, 1.0);
     } else {
@@ -316,6 +341,11 @@ std::vector<FunctionRow> CallTree::rows(std::optional<std::size_t> culprit,
   });
   if (list.size() > row_count_max) list.resize(row_count_max);
   return list;
+}
+
+Location locate_faults(const Context& context, const std::vector<bool>& culprits,
+                       const Options& options) {
+  return CallTree::of_faults(context).locate(culprits, options);
 }
 
 Location locate_excess(const Context& context, const std::vector<bool>& culprits,

@@ -36,6 +36,9 @@ class CallTree {
   /// The same, only the samples of `phase`. Slices tell the time of a phase exactly, so samples
   /// only have to split it: far less noise than over the whole step.
   [[nodiscard]] static CallTree of_phase(const Context& context, Phase phase);
+  /// Page faults of main threads within the steps, by the samples that they lie between; in the
+  /// milliseconds that go with them.
+  [[nodiscard]] static CallTree of_faults(const Context& context);
   /// Samples of worker processes within the steps of their rank, without those that wait for work.
   [[nodiscard]] static CallTree of_workers(const Context& context);
 
@@ -68,6 +71,7 @@ class CallTree {
     trace::StackId stack{};
     std::int32_t pid{0};
     bool is_asleep{false};
+    double weight{1};
   };
   struct NodeKey {
     std::uint32_t parent;
@@ -99,9 +103,13 @@ class CallTree {
   std::map<trace::StackId, std::uint32_t> node_of_stack_;
   std::vector<Hit> hits_;
   std::vector<double>
-      hit_ms_;  // by rank: milliseconds of the whole window that one sample stands for
+      hit_ms_;  // by rank: milliseconds of the whole window that one of weight stands for
   std::vector<std::size_t> sample_counts_;  // by rank, in working time of any phase
 };
+
+/// Locates the page faults of `culprits` beyond the others', on their main threads.
+[[nodiscard]] Location locate_faults(const Context& context, const std::vector<bool>& culprits,
+                                     const Options& options);
 
 /// Locates the excess of `culprits` (a flag a rank): on their main threads and, if those wait for
 /// data-loader workers, in the workers. `phase` (may be nothing) narrows it to one phase.

@@ -7,6 +7,7 @@
 
 #include "diagnose/internal/causes/findings.h"
 #include "diagnose/internal/causes/kernel_time.h"
+#include "diagnose/internal/causes/localise.h"
 #include "diagnose/internal/steps/limits.h"
 #include "diagnose/internal/words.h"
 #include "diagnose/thresholds.h"
@@ -50,6 +51,22 @@ double step_without_ms(const Context& context) {
   return std::max(context.mean_step_ms - std::max(saved_ms, 0.0), 0.0);
 }
 
+/// The function whose faults they are, as far as stack samples tell.
+void add_function(const Context& context, const std::vector<std::size_t>& named,
+                  const Options& options, Finding& finding) {
+  std::vector<bool> culprits(context.job.ranks.size());
+  for (const std::size_t r : named)
+    culprits[r] = true;
+  const Location location = locate_faults(context, culprits, options);
+  if (location.function.empty()) return;
+  finding.function = location.function;
+  finding.file = location.file;
+  finding.line = location.line;
+  finding.stack = location.stack;
+  finding.evidence.push_back(
+      fmt::format(words::kFaultsIn, location.excess_ms, per_step(context), location.function));
+}
+
 }  // namespace
 
 double fault_doubt_ms(const Context& context) {
@@ -61,7 +78,7 @@ double fault_doubt_ms(const Context& context) {
   return most > least ? kToleranceShare * (most - least) : 0;
 }
 
-std::optional<Finding> find_page_faults(const Context& context) {
+std::optional<Finding> find_page_faults(const Context& context, const Options& options) {
   const KernelUses& uses = context.kernel;
   if (uses.ranks.empty()) return std::nullopt;
   const auto least = std::min_element(
@@ -101,6 +118,7 @@ std::optional<Finding> find_page_faults(const Context& context) {
   if (!is_common)
     finding.evidence.push_back(
         shown(context, static_cast<std::size_t>(least - uses.ranks.begin())));
+  add_function(context, named, options, finding);
   finding.evidence.push_back(
       uses.knows_user ? fmt::format(words::kFaultPrice, uses.fault_us, uses.fault_user_us)
                       : fmt::format(words::kFaultPriceInKernel, uses.fault_us));

@@ -12,7 +12,8 @@ namespace kansoku::diagnose {
 
 /// Ranks that lose time to page faults ("page_faults"): more than the rank that loses least, or all
 /// of them where each loses enough.
-[[nodiscard]] std::optional<Finding> find_page_faults(const Context& context);
+[[nodiscard]] std::optional<Finding> find_page_faults(const Context& context,
+                                                      const Options& options);
 
 /// An excess of work_without_kernel() that faults may explain all the same, in milliseconds: their
 /// price is not known better.

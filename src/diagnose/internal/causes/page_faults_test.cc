@@ -108,6 +108,37 @@ TEST(PageFaults, SystemTimeWithoutFaultsIsNone) {
               ElementsAre());
 }
 
+TEST(PageFaults, TheirFunctionIsTheOneBetweenWhoseSamplesTheyLie) {
+  const Use clean{60, 0.5, 30}, faulting{2200, 17.6, 47.6};
+  for (const bool are_all : {false, true}) {
+    SyntheticJob job =
+        slower(are_all ? std::vector<double>{35, 35, 35, 35} : std::vector<double>{0, 35});
+    job.sample_hz = 100;
+    trace::Trace trace = make_trace(job);
+    add_kernel_counters(trace,
+                        {are_all ? faulting : clean, faulting, are_all ? faulting : clean,
+                         are_all ? faulting : clean},
+                        kStepMs + 35);
+    add_faults_at_stacks(trace, are_all ? 0 : 2000, "slow_block", 900);
+    const auto d = diagnose(trace, {});
+    ASSERT_TRUE(d);
+    ASSERT_THAT(kinds_of(*d), ElementsAre("page_faults")) << verdict_text(*d);
+    EXPECT_EQ(d->findings[0].function, "slow_block") << are_all;
+    EXPECT_THAT(d->findings[0].evidence, Contains(HasSubstr("of that into slow_block")));
+  }
+}
+
+TEST(PageFaults, WithoutFaultsAtSamplesNoFunctionIsNamed) {
+  const Use clean{60, 0.5, 30}, faulting{2200, 17.6, 47.6};
+  trace::Trace trace = make_trace(slower({0, 35}));
+  add_kernel_counters(trace, {clean, faulting, clean, clean}, kStepMs + 35);
+  add_faults_at_stacks(trace, 2000, "no such function", 900);
+  const auto d = diagnose(trace, {});
+  ASSERT_TRUE(d);
+  ASSERT_THAT(kinds_of(*d), ElementsAre("page_faults")) << verdict_text(*d);
+  EXPECT_EQ(d->findings[0].function, "");
+}
+
 TEST(PageFaults, LittleIsNoFinding) {
   const Use clean{60, 0.5, 30}, little{180, 1.5, 31};
   EXPECT_THAT(

@@ -21,7 +21,8 @@ namespace kansoku::diagnose {
 namespace {
 
 constexpr std::string_view kUserTime = "user time", kSystemTime = "system time",
-                           kMinorFaults = "minor faults";
+                           kMinorFaults = "minor faults",
+                           kFaultsAtStacks = "minor faults at stacks";
 // As the recorder writes them: where the thread's clock was sampled.
 constexpr std::string_view kSampled = "time ", kCall = "time in call ", kUser = "time in user code",
                            kUnknown = "time unknown";
@@ -54,7 +55,7 @@ struct Point {
 struct Span {
   std::int64_t first_ns{0}, last_ns{0};
   double first{-1}, last{0};
-  std::vector<Point> points{};  // of minor faults alone
+  std::vector<Point> points{};  // of minor faults and faults at stacks alone
   [[nodiscard]] double per_ns() const {
     return last_ns > first_ns ? (last - first) / static_cast<double>(last_ns - first_ns) : -1;
   }
@@ -82,7 +83,7 @@ std::vector<Holds> counters_of_tracks(const trace::Trace& trace, const JobData& 
     const auto rank = ranks.find(thread.pid);
     const std::string_view name = text_of(trace, track.name);
     const bool is_wanted = name == kUserTime || name == kSystemTime || name == kMinorFaults ||
-                           name.starts_with(kSampled);
+                           name == kFaultsAtStacks || name.starts_with(kSampled);
     if (is_wanted && rank != ranks.end() && thread.tid == thread.pid) out[i] = {rank->second, name};
   }
   return out;
@@ -110,7 +111,8 @@ std::vector<Spans> read_spans(const trace::Trace& trace, const JobData& job,
     }
     span.last = value;
     span.last_ns = time_ns;
-    if (tracks[track].counter == kMinorFaults) span.points.push_back({time_ns, value});
+    if (tracks[track].counter == kMinorFaults || tracks[track].counter == kFaultsAtStacks)
+      span.points.push_back({time_ns, value});
   }
   return spans;
 }
@@ -175,6 +177,24 @@ std::vector<double> fault_parts(const std::vector<Point>& points,
   return parts;
 }
 
+/// A count that holds until the next one is there: faults of each sample's neighbourhood.
+std::vector<double> faults_of_samples(const Spans& spans,
+                                      const std::vector<ThreadSample>& samples) {
+  const auto span = spans.find(kFaultsAtStacks);
+  if (span == spans.end()) return {};
+  const std::vector<Point>& points = span->second.points;
+  std::vector<double> out(samples.size());
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    double more = 0;
+    for (; next < points.size() && points[next].time_ns <= samples[i].time_ns; ++next)
+      more += next == 0 ? 0 : std::max(points[next].value - points[next - 1].value, 0.0);
+    out[i] += more / 2;
+    out[i == 0 ? 0 : i - 1] += more / 2;
+  }
+  return out;
+}
+
 double measured_price_us(const trace::Trace& trace) {
   const auto found = trace.metadata.find("kansoku.page_fault_ns");
   const auto ns =
@@ -230,8 +250,10 @@ KernelUses read_kernel_use(const trace::Trace& trace, const JobData& job, const 
     // Counters of some ranks alone compare none.
     if (!use) return {};
     out.ranks.push_back(*use);
-    out.ranks.back().fault_parts =
-        fault_parts(spans.find(kMinorFaults)->second.points, steps.ranks[out.ranks.size() - 1]);
+    const std::size_t rank = out.ranks.size() - 1;
+    out.ranks[rank].fault_parts =
+        fault_parts(spans.find(kMinorFaults)->second.points, steps.ranks[rank]);
+    out.ranks[rank].sample_faults = faults_of_samples(spans, job.ranks[rank].samples);
   }
   // Nor do samples of some.
   if (std::any_of(out.ranks.begin(), out.ranks.end(),
@@ -240,7 +262,8 @@ KernelUses read_kernel_use(const trace::Trace& trace, const JobData& job, const 
       use = {.user_ms = use.user_ms,
              .system_ms = use.system_ms,
              .faults = use.faults,
-             .fault_parts = std::move(use.fault_parts)};
+             .fault_parts = std::move(use.fault_parts),
+             .sample_faults = std::move(use.sample_faults)};
   }
   const double price_ms = measured_us / 1e3;
   double system_ms = 0, faults = 0;
