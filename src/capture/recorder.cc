@@ -10,7 +10,7 @@
 
 #include "capture/internal/bpf_source.h"
 #include "capture/internal/host_counters.h"
-#include "capture/internal/kernel_times.h"
+#include "capture/internal/kernel/kernel_times.h"
 #include "capture/internal/process_table.h"
 #include "capture/internal/python_stacks.h"
 #include "capture/job.h"

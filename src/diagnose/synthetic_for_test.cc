@@ -647,6 +647,8 @@ void add_kernel_counters(trace::Trace& trace, const std::vector<KernelCounters>&
     counter("system time", use.system_ms * 1e6, begin_ns);
     for (const auto& [name, ms] : use.sampled_ms)
       counter("time in " + name, ms * 1e6, begin_ns);
+    for (const auto& [place, faults] : use.places)
+      counter("page faults " + place, faults, begin_ns);
     if (use.unknown_ms > 0) counter("time unknown", use.unknown_ms * 1e6, begin_ns);
   }
 }

@@ -77,6 +77,7 @@ struct KernelCounters {
   std::map<std::string, double> sampled_ms{};  // by "page faults", "call read"
   double unknown_ms{0};                        // sampled, without a stack
   double from{0};  // part of the recording after which faults and system time begin
+  std::map<std::string, double> places{};  // faults by "in the heap"
 };
 /// Adds them as a recorder writes them, once a second; of the first ranks only, if there are fewer.
 void add_kernel_counters(trace::Trace& trace, const std::vector<KernelCounters>& ranks,

@@ -18,3 +18,13 @@ struct wire_sampled {
   __s32 stack; /* of the map of kernel stacks, or WIRE_IN_USER, WIRE_STACK_UNKNOWN */
 };
 WIRE_ASSERT(sizeof(struct wire_sampled) == 8, "part of the ABI: bump WIRE_VERSION");
+
+#define WIRE_FAULT_RING_BYTES (1 << 18)
+
+/* A page fault, of so many of a thread (ThreadSampler::kFaultsPerSample). */
+struct wire_faulted {
+  __u64 address;
+  __u32 tid;
+  __u32 padding;
+};
+WIRE_ASSERT(sizeof(struct wire_faulted) == 16, "part of the ABI: bump WIRE_VERSION");

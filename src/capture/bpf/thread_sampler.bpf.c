@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-// A thread's processor clock, counted by the kernel's code that it interrupts.
+// A thread's processor clock, counted by the kernel's code that it interrupts; and the addresses of
+// some of its page faults.
 #include <linux/bpf.h>
+#include <linux/bpf_perf_event.h>
 #include <linux/types.h>
 
 #include <bpf/bpf_helpers.h>
@@ -29,6 +31,29 @@ struct {
   __type(key, __u32);
   __type(value, __u64);
 } lost SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_RINGBUF);
+  __uint(max_entries, WIRE_FAULT_RING_BYTES);
+} faults SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, 1);
+  __type(key, __u32);
+  __type(value, __u64);
+} faults_lost SEC(".maps");
+
+SEC("perf_event")
+int on_fault(struct bpf_perf_event_data* ctx) {
+  struct wire_faulted fault = {.address = ctx->addr, .tid = (__u32)bpf_get_attach_cookie(ctx)};
+  if (bpf_ringbuf_output(&faults, &fault, sizeof(fault), BPF_RB_NO_WAKEUP) != 0) {
+    __u32 zero = 0;
+    __u64* count = bpf_map_lookup_elem(&faults_lost, &zero);
+    if (count) __sync_fetch_and_add(count, 1);
+  }
+  return 0;
+}
 
 SEC("perf_event")
 int on_clock(void* ctx) {

@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cerrno>
+#include <cstring>
 #include <map>
 #include <string>
 #include <utility>
@@ -28,23 +29,54 @@ struct SamplerSkeletonDeleter {
   void operator()(thread_sampler_bpf* skeleton) const { thread_sampler_bpf__destroy(skeleton); }
 };
 
-Result<sys::Fd> open_clock(std::int32_t tid) {
+Result<Link> attach(bpf_program& program, std::int32_t tid, std::uint64_t event,
+                    std::uint64_t period) {
   perf_event_attr attributes{};
   attributes.type = PERF_TYPE_SOFTWARE;
   attributes.size = sizeof(attributes);
-  attributes.config = PERF_COUNT_SW_CPU_CLOCK;
-  attributes.sample_period = static_cast<std::uint64_t>(ThreadSampler::kPeriod.count());
+  attributes.config = event;
+  attributes.sample_period = period;
+  attributes.sample_type = PERF_SAMPLE_ADDR;
   const long fd = ::syscall(SYS_perf_event_open, &attributes, tid, -1, -1, PERF_FLAG_FD_CLOEXEC);
-  if (fd < 0) return errno_error(errno, "open clock of thread", std::to_string(tid));
-  return sys::Fd::adopt(static_cast<int>(fd));
+  if (fd < 0) return errno_error(errno, "open clock and faults of thread", std::to_string(tid));
+  sys::Fd opened = sys::Fd::adopt(static_cast<int>(fd));
+  bpf_perf_event_opts options{};
+  options.sz = sizeof(options);
+  options.bpf_cookie = static_cast<std::uint64_t>(tid);
+  // The link takes the descriptor over, on success only.
+  Link link(bpf_program__attach_perf_event_opts(&program, opened.raw(), &options));
+  if (!link) return errno_error(errno, "attach", "thread sampler");
+  static_cast<void>(opened.release());
+  return link;
+}
+
+std::uint64_t first_of(const bpf_map* map) {
+  const std::uint32_t zero = 0;
+  std::uint64_t count = 0;
+  bpf_map__lookup_elem(map, &zero, sizeof(zero), &count, sizeof(count), 0);
+  return count;
 }
 
 }  // namespace
 
 struct ThreadSampler::Impl {
   std::unique_ptr<thread_sampler_bpf, SamplerSkeletonDeleter> skeleton;
-  std::map<std::int32_t, Link> threads;  // by tid
+  struct Watched {
+    Link clock, faults;
+  };
+  std::map<std::int32_t, Watched> threads;  // by tid
   MapReader<wire_sampled, std::uint64_t> reader;
+  std::unique_ptr<ring_buffer, RingDeleter> ring;
+  std::vector<Fault> taken;
+
+  static int on_fault(void* impl, void* data, std::size_t bytes) {
+    if (bytes < sizeof(wire_faulted)) return 0;
+    wire_faulted fault;
+    std::memcpy(&fault, data, sizeof(fault));
+    static_cast<Impl*>(impl)->taken.push_back(
+        {static_cast<std::int32_t>(fault.tid), fault.address});
+    return 0;
+  }
 };
 
 ThreadSampler::ThreadSampler(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -57,6 +89,9 @@ Result<std::unique_ptr<ThreadSampler>> ThreadSampler::create() {
   if (!impl->skeleton) return errno_error(errno, "open", "BPF object of the thread sampler");
   if (const int failed = thread_sampler_bpf__load(impl->skeleton.get()); failed != 0)
     return log.error(-failed, "thread sampler");
+  impl->ring.reset(ring_buffer__new(bpf_map__fd(impl->skeleton->maps.faults), &Impl::on_fault,
+                                    impl.get(), nullptr));
+  if (!impl->ring) return errno_error(errno, "open", "page faults of the thread sampler");
   return std::unique_ptr<ThreadSampler>(new ThreadSampler(std::move(impl)));
 }
 
@@ -65,16 +100,12 @@ Result<void> ThreadSampler::watch(std::int32_t tid) {
   if (impl_->threads.size() >= kThreadsMax)
     return Error{Code::kLimit,
                  fmt::format("sample thread {}: at most {} threads", tid, kThreadsMax)};
-  TRY(sys::Fd clock, open_clock(tid));
-  bpf_perf_event_opts options{};
-  options.sz = sizeof(options);
-  options.bpf_cookie = static_cast<std::uint64_t>(tid);
-  // The link takes the descriptor over, on success only.
-  Link link(
-      bpf_program__attach_perf_event_opts(impl_->skeleton->progs.on_clock, clock.raw(), &options));
-  if (!link) return errno_error(errno, "attach", "thread sampler");
-  static_cast<void>(clock.release());
-  impl_->threads.emplace(tid, std::move(link));
+  Impl::Watched links;
+  TRY(links.clock, attach(*impl_->skeleton->progs.on_clock, tid, PERF_COUNT_SW_CPU_CLOCK,
+                          static_cast<std::uint64_t>(kPeriod.count())));
+  TRY(links.faults,
+      attach(*impl_->skeleton->progs.on_fault, tid, PERF_COUNT_SW_PAGE_FAULTS, kFaultsPerSample));
+  impl_->threads.emplace(tid, std::move(links));
   return {};
 }
 
@@ -105,11 +136,19 @@ std::vector<std::uint64_t> ThreadSampler::frames(std::int32_t stack) const {
   return out;
 }
 
+Result<std::vector<ThreadSampler::Fault>> ThreadSampler::take_faults() {
+  impl_->taken.clear();
+  if (const int got = ring_buffer__consume(impl_->ring.get()); got < 0)
+    return errno_error(-got, "read", "page faults of the thread sampler");
+  return std::move(impl_->taken);
+}
+
+std::uint64_t ThreadSampler::faults_lost() const {
+  return first_of(impl_->skeleton->maps.faults_lost);
+}
+
 std::uint64_t ThreadSampler::lost() const {
-  const std::uint32_t zero = 0;
-  std::uint64_t count = 0;
-  bpf_map__lookup_elem(impl_->skeleton->maps.lost, &zero, sizeof(zero), &count, sizeof(count), 0);
-  return count;
+  return first_of(impl_->skeleton->maps.lost);
 }
 
 }  // namespace kansoku::capture::bpf

@@ -11,11 +11,12 @@
 namespace kansoku::capture::bpf {
 
 /// Counts, in the kernel, where threads spend their processor time: a sample each kPeriod of their
-/// own clock, by the kernel stack that it interrupts. Costs some microseconds a sample, of these
-/// threads alone. Single-threaded.
+/// own clock, by the kernel stack that it interrupts; and takes the address of one page fault of
+/// kFaultsPerSample. Costs some microseconds a sample, of these threads alone. Single-threaded.
 class ThreadSampler {
  public:
-  static constexpr Nanos kPeriod{4'997'000};  // of no timer's rhythm
+  static constexpr Nanos kPeriod{4'997'000};             // of no timer's rhythm
+  static constexpr std::uint64_t kFaultsPerSample = 61;  // of no layout's rhythm
   static constexpr std::size_t kThreadsMax = 1024;
 
   /// Loads the program. kPermission without the rights for it, kUnavailable in a build without
@@ -40,6 +41,14 @@ class ThreadSampler {
   [[nodiscard]] Result<std::vector<Count>> read();
   /// Addresses of the kernel's code, innermost first, at most WIRE_KERNEL_FRAMES; empty if unknown.
   [[nodiscard]] std::vector<std::uint64_t> frames(std::int32_t stack) const;
+  struct Fault {
+    std::int32_t tid{0};
+    std::uint64_t address{0};
+  };
+  /// The sampled page faults since the last call, in their order. Errors of the kernel only.
+  [[nodiscard]] Result<std::vector<Fault>> take_faults();
+  /// Sampled faults for which there was no room.
+  [[nodiscard]] std::uint64_t faults_lost() const;
   /// Samples that found no place to be counted at.
   [[nodiscard]] std::uint64_t lost() const;
 

@@ -27,6 +27,12 @@ Result<std::vector<ThreadSampler::Count>> ThreadSampler::read() {
 std::vector<std::uint64_t> ThreadSampler::frames(std::int32_t) const {
   return {};
 }
+Result<std::vector<ThreadSampler::Fault>> ThreadSampler::take_faults() {
+  return no_sampler();
+}
+std::uint64_t ThreadSampler::faults_lost() const {
+  return 0;
+}
 std::uint64_t ThreadSampler::lost() const {
   return 0;
 }

@@ -53,6 +53,16 @@ TEST(ThreadSampler, CountsUserAndKernelTimeOfAThread) {
   EXPECT_GT(static_cast<double>(faulted.kernel - computed.kernel), 0.5 * expected);
   EXPECT_EQ((*sampler)->lost(), 0U);
 
+  const auto faults = (*sampler)->take_faults();
+  ASSERT_TRUE(faults.has_value());
+  EXPECT_EQ((*sampler)->faults_lost(), 0U);
+  ASSERT_FALSE(faults->empty());
+  for (const ThreadSampler::Fault& fault : *faults) {
+    EXPECT_EQ(fault.tid, tid);
+    EXPECT_NE(fault.address, 0U);
+  }
+  EXPECT_TRUE((*sampler)->take_faults()->empty());
+
   (*sampler)->forget(tid);
   const Sampled before = sampled(**sampler, tid);
   spend(kEach / 10, [] {});

@@ -147,6 +147,14 @@ inline constexpr char kThrottledOthers[] = ", the others for at most {:.0f} %";
 // Page faults.
 inline constexpr char kFaultsOfRank[] =
     "rank {}: {:.0f} page faults a step, {:.1f} ms of system time, {:.1f} ms of user time";
+inline constexpr char kFaultPlaces[] = "rank {}: of its page faults {} are {}";
+inline constexpr char kAdviceFaultsInFiles[] =
+    "next: pages of mapped files come and go: read the file once into memory of your own, or give "
+    "the job more memory, so that they stay";
+inline constexpr char kAdviceFaultsInMapped[] =
+    "next: memory is touched for the first time in each step, or was given back with madvise: "
+    "allocate it once and use it again; allocators of their own have a setting for how long they "
+    "keep memory (jemalloc: dirty_decay_ms:-1), and huge pages fault less often";
 inline constexpr char kFaultsIn[] =
     "the page faults between stack samples put {:.1f} ms {} of that into {}";
 inline constexpr char kFaultPrice[] =

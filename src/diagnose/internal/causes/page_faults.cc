@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <string>
+#include <string_view>
 
 #include "diagnose/internal/causes/findings.h"
 #include "diagnose/internal/causes/kernel_time.h"
@@ -49,6 +52,45 @@ double step_without_ms(const Context& context) {
                                   : stats::mean_of_greatest(work_series(context)) -
                                         stats::mean_of_greatest(work_without_faults(context));
   return std::max(context.mean_step_ms - std::max(saved_ms, 0.0), 0.0);
+}
+
+/// By place, the faults of the named ranks.
+std::map<std::string, double> fault_places_of(const Context& context,
+                                              const std::vector<std::size_t>& named) {
+  std::map<std::string, double> places;
+  for (const std::size_t r : named) {
+    for (const auto& [place, faults] : context.kernel.ranks[r].fault_places)
+      places[place] += faults;
+  }
+  return places;
+}
+
+/// "96 %", "in the heap", of the place that most are in.
+void add_place(const Context& context, std::size_t rank, Finding& finding) {
+  double all = 0;
+  const auto& places = context.kernel.ranks[rank].fault_places;
+  for (const auto& [place, faults] : places)
+    all += faults;
+  const auto most =
+      std::max_element(places.begin(), places.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (most == places.end() || !(all > 0)) return;
+  finding.evidence.push_back(fmt::format(words::kFaultPlaces, context.job.ranks[rank].rank,
+                                         fmt::format("{:.0f} %", most->second / all * 100),
+                                         most->first));
+}
+
+/// An advice for the place where most of them are; without samples for the likeliest.
+std::string_view advice_of(const std::map<std::string, double>& places) {
+  double all = 0;
+  for (const auto& [place, faults] : places)
+    all += faults;
+  for (const auto& [place, faults] : places) {
+    if (faults < kMostShare * all) continue;
+    if (place == "in files") return words::kAdviceFaultsInFiles;
+    if (place == "in mapped memory") return words::kAdviceFaultsInMapped;
+  }
+  return words::kAdviceFaults;
 }
 
 /// The function whose faults they are, as far as stack samples tell.
@@ -118,6 +160,7 @@ std::optional<Finding> find_page_faults(const Context& context, const Options& o
   if (!is_common)
     finding.evidence.push_back(
         shown(context, static_cast<std::size_t>(least - uses.ranks.begin())));
+  add_place(context, named.front(), finding);
   add_function(context, named, options, finding);
   finding.evidence.push_back(
       uses.knows_user ? fmt::format(words::kFaultPrice, uses.fault_us, uses.fault_user_us)
@@ -125,7 +168,7 @@ std::optional<Finding> find_page_faults(const Context& context, const Options& o
   finding.evidence.push_back(fmt::format(words::kStepWithoutFaults,
                                          uses.knows_user ? "about" : "at most", without_ms,
                                          context.mean_step_ms));
-  finding.evidence.emplace_back(words::kAdviceFaults);
+  finding.evidence.emplace_back(advice_of(fault_places_of(context, named)));
   return finding;
 }
 

@@ -139,6 +139,22 @@ TEST(PageFaults, WithoutFaultsAtSamplesNoFunctionIsNamed) {
   EXPECT_EQ(d->findings[0].function, "");
 }
 
+TEST(PageFaults, TheirPlaceDecidesTheAdvice) {
+  for (const auto& [place, advice] :
+       {std::pair{"in the heap", "MALLOC_TRIM_THRESHOLD_"},
+        std::pair{"in memory mapped and dropped", "MALLOC_MMAP"},
+        std::pair{"in mapped memory", "madvise"}, std::pair{"in files", "mapped files"}}) {
+    const Use clean{60, 0.5, 30};
+    Use faulting{2200, 17.6, 47.6};
+    faulting.places = {{place, 2000}, {"on the stack", 200}};
+    const Diagnosis d = run(slower({0, 35}), {clean, faulting, clean, clean}, kStepMs + 35);
+    ASSERT_THAT(kinds_of(d), ElementsAre("page_faults")) << verdict_text(d);
+    EXPECT_THAT(d.findings[0].evidence,
+                Contains(std::string("rank 1: of its page faults 91 % are ") + place));
+    EXPECT_THAT(d.findings[0].evidence.back(), HasSubstr(advice));
+  }
+}
+
 TEST(PageFaults, LittleIsNoFinding) {
   const Use clean{60, 0.5, 30}, little{180, 1.5, 31};
   EXPECT_THAT(

@@ -24,6 +24,7 @@ constexpr std::string_view kUserTime = "user time", kSystemTime = "system time",
                            kMinorFaults = "minor faults",
                            kFaultsAtStacks = "minor faults at stacks";
 // As the recorder writes them: where the thread's clock was sampled.
+constexpr std::string_view kFaultsAtPlace = "page faults ";
 constexpr std::string_view kSampled = "time ", kCall = "time in call ", kUser = "time in user code",
                            kUnknown = "time unknown";
 struct SampledPart {
@@ -42,6 +43,7 @@ constexpr std::array<std::string_view, 5> kMemoryCalls{"brk", "mmap", "munmap", 
 constexpr double kSpanMinMs = 1900;
 // Counters are written once a second: one that begins so late was not there before.
 constexpr std::int64_t kLaterNs = 500'000'000;
+constexpr std::int64_t kPlacesLaterNs = 2'500'000'000;  // these every two seconds
 // Samples whose stack had no place say nothing; where they are more than that, the others do not
 // either.
 constexpr double kUnknownShareMax = 0.1;
@@ -83,7 +85,8 @@ std::vector<Holds> counters_of_tracks(const trace::Trace& trace, const JobData& 
     const auto rank = ranks.find(thread.pid);
     const std::string_view name = text_of(trace, track.name);
     const bool is_wanted = name == kUserTime || name == kSystemTime || name == kMinorFaults ||
-                           name == kFaultsAtStacks || name.starts_with(kSampled);
+                           name == kFaultsAtStacks || name.starts_with(kSampled) ||
+                           name.starts_with(kFaultsAtPlace);
     if (is_wanted && rank != ranks.end() && thread.tid == thread.pid) out[i] = {rank->second, name};
   }
   return out;
@@ -142,6 +145,17 @@ void add_sampled(const Spans& spans, const Span& whole, double step_ns, KernelUs
   }
 }
 
+/// Likewise.
+void add_places(const Spans& spans, std::int64_t begin_ns, double step_ns, KernelUse& use) {
+  for (const auto& [name, span] : spans) {
+    if (!name.starts_with(kFaultsAtPlace)) continue;
+    const double from = span.first_ns > begin_ns + kPlacesLaterNs ? 0 : span.first;
+    const auto whole_ns = static_cast<double>(span.last_ns - begin_ns);
+    const double faults = whole_ns > 0 ? (span.last - from) / whole_ns * step_ns : 0;
+    if (faults > 0) use.fault_places[name.substr(kFaultsAtPlace.size())] = faults;
+  }
+}
+
 std::optional<KernelUse> use_of(const Spans& spans, double step_ns) {
   const auto per_step = [&](std::string_view name) {
     const auto span = spans.find(name);
@@ -152,7 +166,9 @@ std::optional<KernelUse> use_of(const Spans& spans, double step_ns) {
   use.system_ms = per_step(kSystemTime) / kNsPerMs;
   use.faults = per_step(kMinorFaults);
   if (use.user_ms < 0 || use.system_ms < 0 || use.faults < 0) return std::nullopt;
-  add_sampled(spans, spans.find(kUserTime)->second, step_ns, use);
+  const Span& whole = spans.find(kUserTime)->second;
+  add_sampled(spans, whole, step_ns, use);
+  add_places(spans, whole.first_ns, step_ns, use);
   return use;
 }
 
@@ -263,7 +279,8 @@ KernelUses read_kernel_use(const trace::Trace& trace, const JobData& job, const 
              .system_ms = use.system_ms,
              .faults = use.faults,
              .fault_parts = std::move(use.fault_parts),
-             .sample_faults = std::move(use.sample_faults)};
+             .sample_faults = std::move(use.sample_faults),
+             .fault_places = std::move(use.fault_places)};
   }
   const double price_ms = measured_us / 1e3;
   double system_ms = 0, faults = 0;

@@ -20,8 +20,9 @@ struct KernelUse {
   // By sample of the main thread: faults between it and its neighbours, half of each; empty: not
   // known.
   std::vector<double> sample_faults{};
-  double fault_system_ms{0};  // of system_ms, what goes with faults
-  double fault_user_ms{0};    // of user_ms, what goes with faults (caches that they leave cold)
+  std::map<std::string, double, std::less<>> fault_places{};  // by "in the heap": sampled faults
+  double fault_system_ms{0};                                  // of system_ms, what goes with faults
+  double fault_user_ms{0};  // of user_ms, what goes with faults (caches that they leave cold)
   // By samples of the thread's clock; 0 where they were not taken of all ranks.
   bool is_sampled{false};
   double page_fault_ms{0}, reclaim_ms{0}, interrupt_ms{0};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "capture/internal/kernel_times.h"
+#include "capture/internal/kernel/kernel_times.h"
 
 #include <algorithm>
 #include <fstream>
@@ -11,6 +11,7 @@ namespace kansoku::capture {
 namespace {
 
 constexpr Nanos kTimesEvery = std::chrono::seconds{1};
+constexpr std::uint32_t kFaultsEvery = 2;  // looks at the mappings, in polls
 constexpr std::array<std::string_view, kKernelPartCount> kPartNames{
     "time in page faults", "time in reclaim", "time in interrupts",
     "time in probes",      "time in call ",   "time in other kernel code"};
@@ -38,7 +39,10 @@ bool KernelTimes::is_ready() {
 
 /// Nothing is sampled that nobody reads.
 void KernelTimes::stop() {
-  if (sampler_) lost_ += sampler_->lost() + unplaced_;
+  if (sampler_) {
+    lost_ += sampler_->lost() + unplaced_;
+    faults_lost_ += sampler_->faults_lost();
+  }
   unplaced_ = 0;
   sampler_.reset();
   threads_.clear();
@@ -70,13 +74,34 @@ std::string KernelTimes::name_of(const bpf::ThreadSampler::Count& count, Tracks&
   return name;
 }
 
-void KernelTimes::write(std::int32_t pid, const std::map<std::string, std::uint64_t>& samples,
-                        BootTime now) {
-  constexpr auto kPeriodNs = static_cast<double>(bpf::ThreadSampler::kPeriod.count());
-  for (const auto& [name, count] : samples) {
-    auto& track = threads_.at(pid)[name];
-    if (!track) track = writer_.counter_track(writer_.thread_track(pid, pid, ""), name, "ns");
-    writer_.counter(*track, now, static_cast<double>(count) * kPeriodNs);
+void KernelTimes::put(std::int32_t pid, const std::string& name, std::string_view unit,
+                      double value, BootTime now) {
+  auto& track = threads_.at(pid).tracks[name];
+  if (!track) track = writer_.counter_track(writer_.thread_track(pid, pid, ""), name, unit);
+  writer_.counter(*track, now, value);
+}
+
+Result<void> KernelTimes::read_faults() {
+  TRY(const auto faults, sampler_->take_faults());
+  for (const bpf::ThreadSampler::Fault& fault : faults) {
+    const auto thread = threads_.find(fault.tid);
+    if (thread != threads_.end()) thread->second.addresses.push_back(fault.address);
+  }
+  return {};
+}
+
+/// Mappings are read behind the faults: one that is gone by then came and went meanwhile.
+void KernelTimes::place_faults(std::int32_t pid, Thread& thread, BootTime now) {
+  if (thread.addresses.size() < kFaultsMin) return;
+  const auto mappings = procfs_.maps(pid);
+  const std::vector<std::uint64_t> addresses = std::exchange(thread.addresses, {});
+  if (!mappings) return;  // it has ended
+  for (const std::uint64_t address : addresses)
+    ++thread.faults[static_cast<std::size_t>(fault_place(address, *mappings))];
+  for (std::size_t i = 0; i < kFaultPlaceCount; ++i) {
+    if (thread.faults[i] == 0) continue;
+    put(pid, std::string(fault_place_name(static_cast<FaultPlace>(i))), "",
+        static_cast<double>(thread.faults[i] * bpf::ThreadSampler::kFaultsPerSample), now);
   }
 }
 
@@ -98,10 +123,18 @@ void KernelTimes::poll(const Processes& processes, BootTime now) {
   for (const bpf::ThreadSampler::Count& count : *counts) {
     if (count.stack == WIRE_STACK_UNKNOWN) unplaced_ += count.samples;
     const auto thread = threads_.find(count.tid);
-    if (thread != threads_.end()) sums[count.tid][name_of(count, thread->second)] += count.samples;
+    if (thread != threads_.end())
+      sums[count.tid][name_of(count, thread->second.tracks)] += count.samples;
   }
-  for (const auto& [pid, samples] : sums)
-    write(pid, samples, now);
+  constexpr auto kPeriodNs = static_cast<double>(bpf::ThreadSampler::kPeriod.count());
+  for (const auto& [pid, samples] : sums) {
+    for (const auto& [name, samples_so_far] : samples)
+      put(pid, name, "ns", static_cast<double>(samples_so_far) * kPeriodNs, now);
+  }
+  if (const auto faults = read_faults(); !faults) return fail(faults.error().what);
+  if (++polls_ % kFaultsEvery != 0) return;
+  for (auto& [pid, thread] : threads_)
+    place_faults(pid, thread, now);
 }
 
 void KernelTimes::begin_trace(BootTime now) {
@@ -126,6 +159,7 @@ void KernelTimes::forget(std::int32_t pid) {
 
 void KernelTimes::add_losses(Losses& out) const {
   out.add(capture_without_kernel_times, failures_);
+  out.add(capture_fault_samples_lost, faults_lost_ + (sampler_ ? sampler_->faults_lost() : 0));
   out.add(capture_kernel_samples_lost, lost_ + unplaced_ + (sampler_ ? sampler_->lost() : 0));
 }
 

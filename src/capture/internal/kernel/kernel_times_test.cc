@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "capture/internal/kernel_times.h"
+#include "capture/internal/kernel/kernel_times.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -85,6 +85,23 @@ TEST_F(KernelTimesTest, TouchingMemoryIsPageFaultsAndGivingItBackACall) {
   const auto counters = counters_of(bpf::touch_memory);
   EXPECT_THAT(counters, Contains(Pair("time in page faults", Gt(0.3 * kWorkTime.count()))));
   EXPECT_THAT(counters, Contains(Key("time in call munmap")));
+  EXPECT_THAT(counters, Contains(Pair("page faults in memory mapped and dropped", Gt(10'000))));
+  EXPECT_THAT(counters, Not(Contains(Key("page faults in the heap"))));
+}
+
+TEST_F(KernelTimesTest, FaultsInMemoryThatStaysAreInAMapping) {
+  constexpr std::size_t kBytes = std::size_t{256} << 20, kPageBytes = 4096;
+  void* const memory =
+      ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  ::madvise(memory, kBytes, MADV_NOHUGEPAGE);
+  const auto counters = counters_of([&] {
+    for (std::size_t at = 0; at < kBytes; at += kPageBytes)
+      static_cast<volatile char*>(memory)[at] = 1;
+  });
+  ::munmap(memory, kBytes);
+  EXPECT_THAT(counters, Contains(Pair("page faults in mapped memory", Gt(60'000))));
+  EXPECT_THAT(counters, Not(Contains(Key("page faults in memory mapped and dropped"))));
 }
 
 // Between two windows, and while it is switched off, nothing is sampled.

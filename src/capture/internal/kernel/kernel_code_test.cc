@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "capture/internal/kernel_code.h"
+#include "capture/internal/kernel/kernel_code.h"
 
 #include <gtest/gtest.h>
 
