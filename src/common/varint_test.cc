@@ -18,12 +18,12 @@ std::optional<std::uint64_t> read(const std::string& text) {
 TEST(Varint, ComesBackAtEveryLength) {
   std::string text;
   for (unsigned bits = 0; bits < 64; ++bits)
-    for (const std::uint64_t off : {0, 1})
+    for (const std::uint64_t off : {0U, 1U})
       append_varint(text, (std::uint64_t{1} << bits) - off);
   append_varint(text, std::numeric_limits<std::uint64_t>::max());
   ByteSpan rest = as_bytes(text);
   for (unsigned bits = 0; bits < 64; ++bits)
-    for (const std::uint64_t off : {0, 1})
+    for (const std::uint64_t off : {0U, 1U})
       EXPECT_EQ(take_varint(rest), (std::uint64_t{1} << bits) - off) << bits;
   EXPECT_EQ(take_varint(rest), std::numeric_limits<std::uint64_t>::max());
   EXPECT_TRUE(rest.empty());

@@ -121,7 +121,7 @@ void ClusterFeatures::encode_cluster(std::size_t slot, std::string& out) const {
   std::size_t columns = static_cast<std::size_t>(std::min<std::uint64_t>(counts_[slot] - 1, d));
   for (std::size_t j = 0; j < d && columns > 0; ++j) {
     if (to_short(factor[triangle(j) + j]) == 0) continue;
-    bitmap[j / 8] = static_cast<char>(bitmap[j / 8] | (1U << (j % 8)));
+    bitmap[j / 8] = static_cast<char>(bitmap[j / 8] | static_cast<char>(1U << (j % 8)));
     --columns;
   }
   out += bitmap;

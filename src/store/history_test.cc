@@ -400,7 +400,7 @@ TEST_F(WithHistory, AFullDiskKeepsTheLatestInMemoryAndCountsTheRest) {
   options_.rows_per_write = 1'000'000;
   options_.write_interval = std::chrono::hours{24};
   // Full for the seal, for DuckDB's log, for the file alone.
-  for (const rlim_t bytes : {4, 1024, 16384}) {
+  for (const rlim_t bytes : {4U, 1024U, 16384U}) {
     std::filesystem::remove_all(folder_);
     History history = open();
     add(history, kBegin, 10);

@@ -3,8 +3,10 @@
 
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <system_error>
 #include <type_traits>
@@ -113,6 +115,18 @@ std::vector<std::string> split_nul(std::string_view text) {
 
 }  // namespace
 
+std::optional<std::uint64_t> parse_stolen_ticks(std::string_view untrusted) {
+  constexpr std::string_view kAll = "cpu ";
+  constexpr int kBefore = 7;  // user, nice, system, idle, iowait, irq, softirq
+  const std::size_t end = untrusted.find('\n');
+  if (end == std::string_view::npos || !untrusted.starts_with(kAll)) return std::nullopt;
+  std::string_view line = untrusted.substr(0, end);
+  line.remove_prefix(std::min(line.find_first_not_of(' ', kAll.size()), line.size()));
+  for (int i = 0; i < kBefore; ++i)
+    cut(line, ' ');
+  return parse_int<std::uint64_t>(cut(line, ' '));
+}
+
 std::vector<Mapping> parse_maps(std::string_view untrusted) {
   std::vector<Mapping> mappings;
   for (std::size_t lines = 0; !untrusted.empty() && lines < kMapsLinesMax; ++lines) {
@@ -181,6 +195,20 @@ std::string Procfs::file_system(std::int32_t pid, std::uint32_t device_major,
 Result<std::vector<Mapping>> Procfs::maps(std::int32_t pid) const {
   TRY(const std::string text, read_file(fmt::format("{}/{}/maps", root_, pid), kMapsBytesMax));
   return parse_maps(text);
+}
+
+std::optional<std::uint64_t> Procfs::stolen_ns() const {
+  constexpr std::size_t kHeadBytes = 4096;
+  // Beyond its first line it has one for each processor and interrupt.
+  auto file = Fd::open_read(root_ + "/stat");
+  if (!file) return std::nullopt;
+  std::array<char, kHeadBytes> text{};
+  const ssize_t got = ::pread(file->raw(), text.data(), text.size(), 0);
+  const long ticks = ::sysconf(_SC_CLK_TCK);
+  if (got <= 0 || ticks <= 0) return std::nullopt;
+  const auto stolen = parse_stolen_ticks({text.data(), static_cast<std::size_t>(got)});
+  if (!stolen) return std::nullopt;
+  return *stolen * (1'000'000'000 / static_cast<std::uint64_t>(ticks));
 }
 
 Result<ProcStat> Procfs::stat(std::int32_t pid) const {

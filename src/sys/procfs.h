@@ -32,6 +32,10 @@ struct Mapping {
 [[nodiscard]] std::string parse_file_system(std::string_view untrusted, std::uint32_t device_major,
                                             std::uint32_t device_minor);
 
+/// From the text of /proc/stat: time that the hypervisor gave to others while a processor of this
+/// machine had work, over all of them, in clock ticks; nothing if it is not told.
+[[nodiscard]] std::optional<std::uint64_t> parse_stolen_ticks(std::string_view untrusted);
+
 /// From /proc/PID/stat or task/TID/stat.
 struct ProcStat {
   std::string comm;
@@ -62,6 +66,9 @@ class Procfs {
   [[nodiscard]] std::string file_system(std::int32_t pid, std::uint32_t device_major,
                                         std::uint32_t device_minor) const;
   [[nodiscard]] Result<ProcStat> stat(std::int32_t pid) const;
+  /// Time stolen from all processors of this machine since its start, ns; nothing if it is not
+  /// told.
+  [[nodiscard]] std::optional<std::uint64_t> stolen_ns() const;
   [[nodiscard]] Result<ProcStat> thread_stat(std::int32_t pid, std::int32_t tid) const;
   [[nodiscard]] Result<std::vector<std::string>> cmdline(std::int32_t pid) const;
   [[nodiscard]] Result<std::map<std::string, std::string>> environ(std::int32_t pid) const;

@@ -21,6 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   CHECK(parse_file_system(text, 8, 1).size() <= size);
   const auto stat = parse_stat(text);
   CHECK(!stat || stat->comm.size() < size);
+  static_cast<void>(parse_stolen_ticks(text));
   static_cast<void>(parse_pressure(text));
   static_cast<void>(parse_io(text));
   static_cast<void>(parse_cpu_stat(text));

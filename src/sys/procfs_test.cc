@@ -158,6 +158,19 @@ TEST(ParseMaps, StopsAtItsLimitOfLines) {
   EXPECT_EQ(parse_maps(text).size(), 65536U);
 }
 
+TEST(StolenTime, IsTheEighthNumberOfTheFirstLine) {
+  constexpr std::string_view kRest = "cpu0 1 2 3 4 5 6 7 9 0 0\nintr 5\n";
+  const auto parsed = [&](const char* line) {
+    return parse_stolen_ticks(std::string(line) + std::string(kRest));
+  };
+  EXPECT_EQ(parsed("cpu  8734219 381647 1395121 4442487 16186 0 14202 10866 0 0\n"), 10866U);
+  EXPECT_EQ(parsed("cpu  1 2 3 4 5 6 7 0\n"), 0U);
+  EXPECT_EQ(parsed("cpu  1 2 3 4 5 6 7\n"), std::nullopt) << "a kernel that does not count it";
+  EXPECT_EQ(parsed("cpu  1 2 3 4 5 6 7 x\n"), std::nullopt);
+  EXPECT_EQ(parsed(""), std::nullopt);
+  EXPECT_EQ(parse_stolen_ticks("cpu  1 2 3 4 5 6 7 8"), std::nullopt) << "cut off";
+}
+
 TEST(Procfs, SeesThisProcess) {
   const Procfs procfs;
   const auto pids = procfs.pids();

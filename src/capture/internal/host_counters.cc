@@ -60,6 +60,12 @@ void HostCounters::write_throttled(const Observed& process, std::uint64_t thrott
   writer_.counter(track->second, now, static_cast<double>(throttled_ns));
 }
 
+void HostCounters::write_stolen(const Observed& process, std::uint64_t stolen_ns, BootTime now) {
+  const auto [track, is_new] = stolen_tracks_.try_emplace(process.facts.pid);
+  if (is_new) track->second = writer_.counter_track(process.track, "stolen time", "ns");
+  writer_.counter(track->second, now, static_cast<double>(stolen_ns));
+}
+
 void HostCounters::write_main_thread(const Observed& process, const sys::ProcessCounters& use,
                                      BootTime now) {
   const std::int32_t pid = process.facts.pid;
@@ -84,6 +90,7 @@ void HostCounters::begin_trace(BootTime now) {
   if (page_fault_ns_)
     writer_.metadata("kansoku.page_fault_ns", fmt::format("{:.0f}", *page_fault_ns_), now);
   throttled_tracks_.clear();
+  stolen_tracks_.clear();
   main_threads_.clear();
   limits_.clear();
   polls_ = 0;
@@ -95,10 +102,12 @@ void HostCounters::poll(const Processes& processes, BootTime now) {
   std::vector<std::int32_t> ranks;
   for (const auto& [pid, process] : processes)
     if (process.place.role == Role::kRank) ranks.push_back(pid);
+  const auto stolen_ns = ranks.empty() ? std::nullopt : procfs_.stolen_ns();
   for (const auto& [pid, reading] :
        reader_.read(ranks, now, {.quota = true, .main_thread = true, .connections = true})) {
     const Observed& process = processes.at(pid);
     if (is_time_for_limits || !limits_.contains(pid)) write_limits(process, now);
+    if (stolen_ns.value_or(0) > 0) write_stolen(process, *stolen_ns, now);
     if (reading.throttled_ns) write_throttled(process, *reading.throttled_ns, now);
     if (reading.main_thread) write_main_thread(process, *reading.main_thread, now);
     write_sockets(process, now);

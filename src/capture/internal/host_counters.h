@@ -10,16 +10,19 @@
 #include "common/time.h"
 #include "sys/cgroup.h"
 #include "sys/fault_price.h"
+#include "sys/procfs.h"
 #include "trace/writer.h"
 
 namespace kansoku::capture {
 
 /// Source of the kernel's own counters of each rank, read now and then: time held back by a
-/// processor quota (counter "cpu throttled", ns), page faults and processor time of its main thread
-/// (counters "minor faults", "major faults", "user time" and "system time", ns), the processors it
-/// may use (instants "limits" of category "host": cpus, cpu_count, host_count, quota_group,
-/// quota_milli), and the state of its TCP connections (instants "tcp" of category "net": local,
-/// peer, rtt_us, min_rtt_us, retransmits, bytes, rate). Ranks only; single-threaded.
+/// processor quota (counter "cpu throttled", ns) or by the hypervisor (counter "stolen time", ns,
+/// of all processors of its host; none where the kernel has never counted any), page faults and
+/// processor time of its main thread (counters "minor faults", "major faults", "user time" and
+/// "system time", ns), the processors it may use (instants "limits" of category "host": cpus,
+/// cpu_count, host_count, quota_group, quota_milli), and the state of its TCP connections (instants
+/// "tcp" of category "net": local, peer, rtt_us, min_rtt_us, retransmits, bytes, rate). Ranks only;
+/// single-threaded.
 class HostCounters final : public Source {
  public:
   static constexpr std::size_t kSocketsMax = 64;  // of one rank, each time
@@ -28,6 +31,7 @@ class HostCounters final : public Source {
   [[nodiscard]] std::string_view name() const override { return "host_counters"; }
   void forget(std::int32_t pid) override {
     throttled_tracks_.erase(pid);
+    stolen_tracks_.erase(pid);
     main_threads_.erase(pid);
     limits_.erase(pid);
   }
@@ -43,6 +47,7 @@ class HostCounters final : public Source {
  private:
   void write_sockets(const Observed& process, BootTime now);
   void write_limits(const Observed& process, BootTime now);
+  void write_stolen(const Observed& process, std::uint64_t stolen_ns, BootTime now);
   void write_throttled(const Observed& process, std::uint64_t throttled_ns, BootTime now);
   void write_main_thread(const Observed& process, const sys::ProcessCounters& use, BootTime now);
   trace::Writer& writer_;
@@ -51,8 +56,9 @@ class HostCounters final : public Source {
   struct ThreadTracks {
     trace::TrackHandle minor_faults, major_faults, user_time, system_time;
   };
-  std::map<std::int32_t, trace::TrackHandle> throttled_tracks_;  // by pid
-  std::map<std::int32_t, ThreadTracks> main_threads_;            // by pid
+  std::map<std::int32_t, trace::TrackHandle> throttled_tracks_, stolen_tracks_;  // by pid
+  sys::Procfs procfs_;
+  std::map<std::int32_t, ThreadTracks> main_threads_;  // by pid
   const std::optional<double> page_fault_ns_{sys::page_fault_ns()};
   std::map<std::int32_t, std::optional<sys::CpuLimits>> limits_;  // by pid, as written last
   std::uint32_t polls_{0};

@@ -144,6 +144,11 @@ inline constexpr char kThrottled[] = "a processor quota held {} back for {:.0f} 
 inline constexpr char kTheseRanks[] = "these ranks, rank {} most,";
 inline constexpr char kThrottledOthers[] = ", the others for at most {:.0f} %";
 
+inline constexpr char kStolen[] =
+    "the hypervisor took the {1} processors of rank {2}'s host away for {0:.0f} % of the time";
+inline constexpr char kAdviceStolen[] =
+    "next: the machine shares its processors with others: ask for dedicated ones, or move the job";
+
 // Page faults.
 inline constexpr char kFaultsOfRank[] =
     "rank {}: {:.0f} page faults a step, {:.1f} ms of system time, {:.1f} ms of user time";

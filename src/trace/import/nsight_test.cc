@@ -239,7 +239,7 @@ TEST(Nsight, RowsUpToTheLimit) {
   const std::string file = file_of(
       "INSERT INTO NVTX_EVENTS VALUES (1, 2, 59, 'a', 5, NULL, 0),"
       "(3, 4, 59, 'a', 5, NULL, 0), (5, 6, 59, 'a', 5, NULL, 0);");
-  for (const std::uint64_t rows_max : {3, 4}) {
+  for (const std::uint64_t rows_max : {3U, 4U}) {
     Trace trace;
     ASSERT_TRUE(import_nsight(file, trace, {.rows_max = rows_max}).has_value());
     EXPECT_EQ(trace.slices.size(), 3);

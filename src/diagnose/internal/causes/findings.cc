@@ -16,6 +16,7 @@
 #include "diagnose/internal/causes/localise.h"
 #include "diagnose/internal/causes/page_faults.h"
 #include "diagnose/internal/causes/slow_link.h"
+#include "diagnose/internal/causes/stolen.h"
 #include "diagnose/internal/causes/throttled.h"
 #include "diagnose/internal/causes/uneven_time.h"
 #include "diagnose/internal/causes/waits.h"
@@ -628,6 +629,7 @@ std::vector<Finding> find_causes(const Context& context, const Options& options,
   if (auto faults = find_page_faults(context, options)) findings.push_back(std::move(*faults));
   for (Finding& kernel : find_kernel_time(context, options))
     findings.push_back(std::move(kernel));
+  if (auto stolen = find_stolen(context)) findings.push_back(std::move(*stolen));
   find_lock_waits(context, findings);
   find_contention(context, options, findings, notes);
   if (context.has_steps()) find_common_input(context, options, findings);
@@ -643,9 +645,9 @@ std::vector<Finding> find_causes(const Context& context, const Options& options,
     findings.push_back(std::move(*throttled));
   }
   if (!context.has_steps()) return findings;
-  // Load beside the job explains nothing of the ranks.
+  // Load beside the job explains nothing of the ranks, nor do other machines on the same host.
   const bool is_open = std::all_of(findings.begin(), findings.end(), [](const Finding& finding) {
-    return finding.kind == "cpu_contention";
+    return finding.kind == "cpu_contention" || finding.kind == "stolen";
   });
   if (is_open) note_common_waits(context, notes);
   // A rank that is slow for another reason answers late on its connections too.

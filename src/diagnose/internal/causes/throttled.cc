@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "diagnose/internal/steps/counters.h"
 #include "diagnose/internal/steps/limits.h"
-#include "diagnose/internal/steps/names.h"
 #include "diagnose/internal/words.h"
 #include "diagnose/thresholds.h"
 
@@ -29,36 +29,12 @@ void add_quota_advice(const std::map<std::int32_t, ProcessorLimits>& limits, std
 }  // namespace
 
 std::optional<Finding> find_throttled(const Context& context, const Options&) {
-  struct Held {
-    double first{-1}, last{0};
-    std::int64_t first_ns{0}, last_ns{0};
-    [[nodiscard]] double share() const {
-      return last_ns > first_ns ? (last - first) / static_cast<double>(last_ns - first_ns) : 0;
-    }
-  };
   const trace::Trace& trace = context.trace;
-  const auto ranks = ranks_by_pid(context.job);
-  std::map<std::int32_t, Held> spans;
-  for (std::size_t i = 0; i < trace.counters.size(); ++i) {
-    if (trace.counters.track[i].raw >= trace.tracks.size()) continue;
-    const trace::Track* track = &trace.tracks[trace.counters.track[i].raw];
-    if (text_of(trace, track->name) != "cpu throttled") continue;
-    if (track->pid == 0 && track->parent.raw < trace.tracks.size())
-      track = &trace.tracks[track->parent.raw];
-    const auto rank = ranks.find(track->pid);
-    if (rank == ranks.end()) continue;
-    Held& span = spans[rank->second];
-    if (span.first < 0) {
-      span.first = trace.counters.value[i];
-      span.first_ns = trace.counters.time_ns[i];
-    }
-    span.last = trace.counters.value[i];
-    span.last_ns = trace.counters.time_ns[i];
-  }
+  const auto shares = growth_of(trace, context.job, "cpu throttled");
   std::vector<std::pair<double, std::int32_t>> order;  // most first
   for (const RankData& rank : context.job.ranks) {
-    const auto span = spans.find(rank.rank);
-    order.emplace_back(span == spans.end() ? 0 : -std::min(span->second.share(), 1.0), rank.rank);
+    const auto share = shares.find(rank.rank);
+    order.emplace_back(share == shares.end() ? 0 : -std::min(share->second, 1.0), rank.rank);
   }
   std::stable_sort(order.begin(), order.end());
   const auto share_of = [&](std::size_t i) { return i < order.size() ? -order[i].first : 0.0; };
