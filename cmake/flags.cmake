@@ -9,7 +9,7 @@ if(CMAKE_UNITY_BUILD)
   # A local name may be one that another file of the batch keeps to itself; tools/check syntax looks at files one by one.
   add_compile_options(-Wshadow=local)
   # The compiler takes the files that are put together for headers, of which other files might see other types.
-  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
+  add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
 else()
   add_compile_options(-Wshadow)
 endif()

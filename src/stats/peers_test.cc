@@ -114,7 +114,7 @@ TEST(FindOutliers, ARankIsSlowestInMoreBlocksThanChanceMakesIt) {
   for (const std::size_t slow : {9U, 10U}) {
     MemberSeries series(4, std::vector<double>(160, 40));
     for (std::size_t s = 0; s < 160; ++s)
-      series[s / 10 < slow ? 1 : std::array{0, 2, 3}[s / 10 % 3]][s] += 20;
+      series[s / 10 < slow ? 1U : std::array{0U, 2U, 3U}[s / 10 % 3]][s] += 20;
     const auto found =
         find_outliers(excess_over_peers(series), std::vector<bool>(4), test_of_three());
     ASSERT_EQ(found.size(), slow == 10 ? 1U : 0U);

@@ -38,7 +38,7 @@ STEPS = {
                              "tools/compile_cost.py --check build/all/compile.log tests/all/compile_cost.tsv",
                          "a cold build of its own"),
     "files": Step(25, build_and_test("files"), "the program once more, file by file"),
-    "clang": Step(30, build_and_test("clang"), "the program once more, by the second compiler"),
+    "clang": Step(20, build_and_test("clang"), "the program once more, by the second compiler"),
     "headers": Step(5, "cmake --preset release && cmake --build --preset release -j $(nproc) --target softcuda && tools/check_headers.py",
                     "make test looks at headers that a change of code reaches"),
     "tidy": Step(20, "cmake --preset files && tools/check tidy", "minutes a file of templates; needs `files`"),
