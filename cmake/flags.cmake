@@ -7,7 +7,7 @@ add_compile_options(
   -march=x86-64-v2)
 if(CMAKE_UNITY_BUILD)
   # A local name may be one that another file of the batch keeps to itself; tools/check syntax looks at files one by one.
-  add_compile_options(-Wshadow=local)
+  add_compile_options($<$<OR:$<C_COMPILER_ID:GNU>,$<CXX_COMPILER_ID:GNU>>:-Wshadow=local>)
   # The compiler takes the files that are put together for headers, of which other files might see other types.
   add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
 else()
