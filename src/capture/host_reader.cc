@@ -31,7 +31,10 @@ void HostReader::read_memory(std::int32_t pid, Kept& kept, HostReading& out) {
       kept.sampler, [&] { return sys::ProcessSampler::open(pid, {.reads_storage = false}); });
   if (sample) out.resident_bytes = sample->resident_bytes;
   constexpr std::uint32_t kRoomEvery = 10;  // limits hardly ever change, and are in several files
-  if (kept.room_age++ % kRoomEvery == 0) kept.memory_room = sys::memory_room(pid);
+  if (kept.room_age++ % kRoomEvery == 0) {
+    const auto room = sys::memory_room(pid);
+    kept.memory_room = room ? std::optional(room->bytes) : std::nullopt;
+  }
   out.memory_room = kept.memory_room;
 }
 

@@ -70,9 +70,15 @@ void FunctionComparison::draw_peers(std::uint32_t function) {
     peers_.push_back(static_cast<std::uint32_t>(rng.below(matrix_.rank_count)));
 }
 
+#ifdef __clang__
+#define KANSOKU_VECTORIZED
+#else  // -O2 does not go so far
+#define KANSOKU_VECTORIZED __attribute__((optimize("O3")))
+#endif
+
 /// For every rank the number of peers that differ. Peer by peer, so that the inner loop runs over
 /// neighbouring memory. A rank drawn as its own peer counts as alike.
-__attribute__((optimize("O3"))) void FunctionComparison::count_differences(std::uint32_t function) {
+KANSOKU_VECTORIZED void FunctionComparison::count_differences(std::uint32_t function) {
   draw_peers(function);
   std::fill(counts_.begin(), counts_.end(), 0);
   const std::size_t n = matrix_.rank_count;

@@ -588,7 +588,8 @@ void split_samples(trace::Trace& trace, std::string_view function,
 }
 
 void add_limits(trace::Trace& trace, std::int32_t pid, std::string_view cpus,
-                std::uint64_t cpu_count, std::uint64_t host_count) {
+                std::uint64_t cpu_count, std::uint64_t host_count, std::string_view memory_group,
+                std::uint64_t memory_limit) {
   for (std::size_t i = 0; i < trace.tracks.size(); ++i) {
     if (trace.tracks[i].tid != pid) continue;
     trace.instants.time_ns.push_back(trace.begin_ns);
@@ -596,7 +597,7 @@ void add_limits(trace::Trace& trace, std::int32_t pid, std::string_view cpus,
     trace.instants.name.push_back(trace.strings.intern("limits"));
     trace.instants.category.push_back(trace.strings.intern("host"));
     trace.instants.arg_begin.push_back(static_cast<std::uint32_t>(trace.args.size()));
-    trace.instants.arg_count.push_back(3);
+    trace.instants.arg_count.push_back(memory_group.empty() ? 3 : 5);
     trace::ArgValue arg;
     arg.kind = trace::ArgValue::Kind::kString;
     arg.key = trace.strings.intern("cpus");
@@ -608,6 +609,14 @@ void add_limits(trace::Trace& trace, std::int32_t pid, std::string_view cpus,
     trace.args.push_back(arg);
     arg.key = trace.strings.intern("host_count");
     arg.u64 = host_count;
+    trace.args.push_back(arg);
+    if (memory_group.empty()) return;
+    arg.key = trace.strings.intern("memory_limit");
+    arg.u64 = memory_limit;
+    trace.args.push_back(arg);
+    arg.kind = trace::ArgValue::Kind::kString;
+    arg.key = trace.strings.intern("memory_group");
+    arg.text = trace.strings.intern(memory_group);
     trace.args.push_back(arg);
     return;
   }
@@ -623,8 +632,9 @@ void add_kernel_counters(trace::Trace& trace, const std::vector<KernelCounters>&
       threads.try_emplace(track.pid, trace::TrackId{i});
   }
   auto rank = ranks.begin();
-  for (const auto& [pid, thread] : threads) {
+  for (const auto& [pid, main_thread] : threads) {
     if (rank == ranks.end()) break;
+    const trace::TrackId thread = main_thread;  // clang 14 captures no structured binding
     const KernelCounters& use = *rank++;
     const auto begin_ns =
         trace.begin_ns +

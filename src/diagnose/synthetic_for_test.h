@@ -67,9 +67,10 @@ struct SyntheticJob {
 
 [[nodiscard]] trace::Trace make_trace(const SyntheticJob& job);
 
-/// Adds the processors that process `pid` may use, as a recorder does.
+/// Adds the processors and the memory that process `pid` may use, as a recorder does.
 void add_limits(trace::Trace& trace, std::int32_t pid, std::string_view cpus,
-                std::uint64_t cpu_count, std::uint64_t host_count = 8);
+                std::uint64_t cpu_count, std::uint64_t host_count = 8,
+                std::string_view memory_group = "", std::uint64_t memory_limit = 0);
 
 /// A rank's main thread as the kernel counts it, a step.
 struct KernelCounters {

@@ -203,7 +203,7 @@ TEST(TraceOut, KeepsTheEarliestSlicesAtTheLimit) {
   for (std::int64_t i = 0; i < 100; ++i)
     times.push_back({99 - i, 99 - i, 100 - i});
   const Replication replication = replication_of(times);
-  for (const std::uint64_t limit : {0, 1, 99, 100, 101}) {
+  for (const std::uint64_t limit : {0U, 1U, 99U, 100U, 101U}) {
     const Written written = write(experiment, replication, {.slices_max = limit});
     const std::uint64_t kept = std::min<std::uint64_t>(limit, 100);
     EXPECT_EQ(written.counts.executions, kept);

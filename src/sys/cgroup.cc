@@ -124,15 +124,15 @@ std::optional<std::uint64_t> number_in(const std::string& path) {
 }
 
 /// Room left: the least of a group and of those around it, up to the mount point of groups.
-std::optional<std::uint64_t> least_room(std::string folder, const std::string& root,
-                                        std::string_view limit_name, std::string_view used_name) {
-  std::optional<std::uint64_t> out;
+std::optional<MemoryRoom> least_room(std::string folder, const std::string& root,
+                                     std::string_view limit_name, std::string_view used_name) {
+  std::optional<MemoryRoom> out;
   while (folder.size() > root.size() && folder.starts_with(root)) {
     const auto limit = number_in(fmt::format("{}/{}", folder, limit_name));
     const auto used = number_in(fmt::format("{}/{}", folder, used_name));
     if (limit && used) {
       const std::uint64_t room = *limit - std::min(*limit, *used);
-      out = std::min(out.value_or(room), room);
+      if (!out || room < out->bytes) out = {room, folder.substr(root.size()), *limit};
     }
     folder.resize(folder.rfind('/'));
   }
@@ -152,10 +152,11 @@ std::optional<std::uint64_t> parse_available_bytes(std::string_view untrusted) {
   return std::nullopt;
 }
 
-std::optional<std::uint64_t> memory_room(std::int32_t pid,
-                                         const CgroupCpuSampler::Options& options) {
+std::optional<MemoryRoom> memory_room(std::int32_t pid, const CgroupCpuSampler::Options& options) {
   const auto info = read_file(options.proc_root + "/meminfo", kCgroupBytesMax);
-  auto out = info ? parse_available_bytes(*info) : std::nullopt;
+  std::optional<MemoryRoom> out;
+  if (const auto available = info ? parse_available_bytes(*info) : std::nullopt)
+    out = MemoryRoom{.bytes = *available};
   const auto groups =
       read_file(fmt::format("{}/{}/cgroup", options.proc_root, pid), kCgroupBytesMax);
   if (!groups) return out;
@@ -163,7 +164,7 @@ std::optional<std::uint64_t> memory_room(std::int32_t pid,
                         std::string_view used) {
     for (const std::string& folder : folders_of(*groups, controller, options)) {
       const auto room = least_room(folder, options.cgroup_root, limit, used);
-      if (room) out = std::min(out.value_or(*room), *room);
+      if (room && (!out || room->bytes < out->bytes)) out = room;
     }
   };
   take("memory", "memory.limit_in_bytes", "memory.usage_in_bytes");
@@ -171,7 +172,7 @@ std::optional<std::uint64_t> memory_room(std::int32_t pid,
   return out;
 }
 
-std::optional<std::uint64_t> memory_room(std::int32_t pid) {
+std::optional<MemoryRoom> memory_room(std::int32_t pid) {
   return memory_room(pid, {.own_pid = ::getpid()});
 }
 

@@ -66,11 +66,17 @@ struct CpuLimits {
 /// `untrusted`: a list such as "0-3,8". Numbers in it, each counted once a part; 0 for no list.
 [[nodiscard]] std::uint32_t count_cpus(std::string_view untrusted);
 
-/// Bytes that a process can still take until it, or a group around it, reaches its memory limit, or
-/// until the host has none available. None if nothing can be read. Some small reads a group.
-[[nodiscard]] std::optional<std::uint64_t> memory_room(std::int32_t pid,
-                                                       const CgroupCpuSampler::Options& options);
-[[nodiscard]] std::optional<std::uint64_t> memory_room(std::int32_t pid);
+/// Bytes that a process can still take.
+struct MemoryRoom {
+  std::uint64_t bytes{0};
+  std::string group{};  // below the root, whose limit it reaches first; "": the host has no more
+  std::uint64_t limit_bytes{0};  // of the group
+};
+/// Until it, or a group around it, reaches its memory limit, or the host has none available. None
+/// if nothing can be read. Some small reads a group.
+[[nodiscard]] std::optional<MemoryRoom> memory_room(std::int32_t pid,
+                                                    const CgroupCpuSampler::Options& options);
+[[nodiscard]] std::optional<MemoryRoom> memory_room(std::int32_t pid);
 /// `untrusted`: the text of /proc/meminfo.
 [[nodiscard]] std::optional<std::uint64_t> parse_available_bytes(std::string_view untrusted);
 

@@ -242,22 +242,25 @@ TEST_F(CounterFiles, RoomForMemoryIsThatOfTheNarrowestGroupOrTheHost) {
   };
   EXPECT_FALSE(room(7).has_value());
   file("proc/meminfo", "MemTotal: 9 kB\nMemAvailable:    4000 kB\nBuffers: 1 kB\n");
-  EXPECT_EQ(room(7), 4000U * 1024U) << "no group is known";
+  EXPECT_EQ(room(7)->bytes, 4000U * 1024U) << "no group is known";
   file("proc/7/cgroup", "0::/pod/job\n");
   file("fs/pod/job/memory.max", "max\n");
   file("fs/pod/job/memory.current", "500\n");
-  EXPECT_EQ(room(7), 4000U * 1024U) << "a group without limit";
+  EXPECT_EQ(room(7)->bytes, 4000U * 1024U) << "a group without limit";
+  EXPECT_EQ(room(7)->group, "");
   file("fs/pod/memory.max", "3000\n");
   file("fs/pod/memory.current", "1000\n");
-  EXPECT_EQ(room(7), 2000U) << "that of the group around it";
+  EXPECT_EQ(room(7)->bytes, 2000U) << "that of the group around it";
+  EXPECT_EQ(room(7)->group, "/pod");
+  EXPECT_EQ(room(7)->limit_bytes, 3000U);
   file("fs/pod/job/memory.max", "400\n");
-  EXPECT_EQ(room(7), 0U) << "above its limit already";
+  EXPECT_EQ(room(7)->bytes, 0U) << "above its limit already";
   file("proc/8/cgroup", "5:memory:/old\n0::/\n");
   file("fs/memory/old/memory.limit_in_bytes", "7000\n");
   file("fs/memory/old/memory.usage_in_bytes", "6000\n");
-  EXPECT_EQ(room(8), 1000U) << "version 1";
+  EXPECT_EQ(room(8)->bytes, 1000U) << "version 1";
   file("proc/meminfo", "MemAvailable: many kB\n");
-  EXPECT_EQ(room(8), 1000U);
+  EXPECT_EQ(room(8)->bytes, 1000U);
 }
 
 TEST_F(CounterFiles, QuotasOfGroupsAroundItCountToo) {

@@ -36,10 +36,17 @@ void HostCounters::write_sockets(const Observed& process, BootTime now) {
 }
 
 void HostCounters::write_limits(const Observed& process, BootTime now) {
-  auto limits = sys::cpu_limits(process.facts.pid);
-  std::optional<sys::CpuLimits>& known = limits_[process.facts.pid];
-  if (!limits || known == *limits) return;
-  known = std::move(*limits);
+  auto cpu = sys::cpu_limits(process.facts.pid);
+  if (!cpu) return;
+  Limits limits{.cpu = std::move(*cpu)};
+  if (auto room = sys::memory_room(process.facts.pid)) {
+    limits.memory_group = std::move(room->group);
+    limits.memory_limit = room->limit_bytes;
+  }
+  std::optional<Limits>& last = limits_[process.facts.pid];
+  if (last == limits) return;
+  last = std::move(limits);
+  const sys::CpuLimits* const known = &last->cpu;
   const auto host_count = std::max(::sysconf(_SC_NPROCESSORS_ONLN), 0L);
   std::vector<Arg> args{
       Arg::str(writer_.name("cpus"), known->cpus),
@@ -49,6 +56,10 @@ void HostCounters::write_limits(const Observed& process, BootTime now) {
     args.push_back(Arg::str(writer_.name("quota_group"), known->quota_group));
     args.push_back(Arg::uint(writer_.name("quota_milli"),
                              static_cast<std::uint64_t>(std::llround(*known->quota_cpus * 1e3))));
+  }
+  if (!last->memory_group.empty()) {
+    args.push_back(Arg::str(writer_.name("memory_group"), last->memory_group));
+    args.push_back(Arg::uint(writer_.name("memory_limit"), last->memory_limit));
   }
   writer_.instant(process.track, now, writer_.name("limits"), writer_.category("host"), args);
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <string>
 
 #include "capture/host_reader.h"
 #include "capture/source.h"
@@ -20,9 +21,9 @@ namespace kansoku::capture {
 /// of all processors of its host; none where the kernel has never counted any), page faults and
 /// processor time of its main thread (counters "minor faults", "major faults", "user time" and
 /// "system time", ns), the processors it may use (instants "limits" of category "host": cpus,
-/// cpu_count, host_count, quota_group, quota_milli), and the state of its TCP connections (instants
-/// "tcp" of category "net": local, peer, rtt_us, min_rtt_us, retransmits, bytes, rate). Ranks only;
-/// single-threaded.
+/// cpu_count, host_count, quota_group, quota_milli, memory_group, memory_limit), and the state of
+/// its TCP connections (instants "tcp" of category "net": local, peer, rtt_us, min_rtt_us,
+/// retransmits, bytes, rate). Ranks only; single-threaded.
 class HostCounters final : public Source {
  public:
   static constexpr std::size_t kSocketsMax = 64;  // of one rank, each time
@@ -60,7 +61,13 @@ class HostCounters final : public Source {
   sys::Procfs procfs_;
   std::map<std::int32_t, ThreadTracks> main_threads_;  // by pid
   const std::optional<double> page_fault_ns_{sys::page_fault_ns()};
-  std::map<std::int32_t, std::optional<sys::CpuLimits>> limits_;  // by pid, as written last
+  struct Limits {
+    sys::CpuLimits cpu;
+    std::string memory_group{};  // "": none whose limit it reaches before the host's end
+    std::uint64_t memory_limit{0};
+    friend bool operator==(const Limits&, const Limits&) = default;
+  };
+  std::map<std::int32_t, std::optional<Limits>> limits_;  // by pid, as written last
   std::uint32_t polls_{0};
   bool is_enabled_{true}, is_open_{false};
   BootTime next_{};

@@ -191,9 +191,11 @@ inline constexpr char kInReclaim[] = "in the search for memory that can be freed
 inline constexpr char kInInterrupts[] = "in interrupts that run on top of it";
 inline constexpr char kAdviceCalls[] =
     "next: strace -c -p PID counts them; fewer and larger calls cost less";
-inline constexpr char kAdviceReclaim[] =
-    "next: memory.events of its control group and /proc/vmstat tell which limit is reached; raise "
-    "it, or use less memory";
+inline constexpr char kMemoryLimit[] =
+    "the memory limit nearest to rank {} is that of the control group {}, {:.0f} MB";
+inline constexpr char kMemoryOfHost[] =
+    "no control group limits the memory of rank {} more than its host does";
+inline constexpr char kAdviceReclaim[] = "next: raise that limit, or use less memory";
 inline constexpr char kAdviceInterrupts[] =
     "next: /proc/interrupts and /proc/softirqs tell which; move them to another processor "
     "(smp_affinity), or the rank (taskset)";

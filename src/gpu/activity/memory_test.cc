@@ -152,9 +152,10 @@ TEST(LeakTest, PeaksWithinStepsAreNoRise) {
     steps.push_back({1000.0 * i, 1000.0 * i + 1000});
   const WorkReport report = report_for_test(
       [&](Recording& r) {
-        for (int i = 0; i < 40; ++i) {
-          r.memory(100, steps[i].begin_us + 100, 10 * kMiB + i * 8 * kMiB);  // higher each time,
-          r.memory(100, steps[i].begin_us + 900, 10 * kMiB);                 // and back
+        for (std::size_t i = 0; i < 40; ++i) {
+          r.memory(100, steps[i].begin_us + 100,
+                   10 * kMiB + static_cast<double>(i) * 8 * kMiB);  // higher each time,
+          r.memory(100, steps[i].begin_us + 900, 10 * kMiB);        // and back
         }
       },
       steps);

@@ -20,7 +20,8 @@ TEST(KernelTableTest, CountsSharesAndQuantiles) {
   const WorkReport report = report_for_test([](Recording& r) {
     for (int i = 0; i < 3; ++i) {
       r.op(
-          100, 7, "kernel", "gemm", {100.0 * i, 100.0 * i + 10 * (i + 1)}, 1 + i,
+          100, 7, "kernel", "gemm", {100.0 * i, 100.0 * i + 10 * (i + 1)},
+          static_cast<std::uint64_t>(1 + i),
           {{"grid", "4,2,1"}, {"block", "[128, 1, 1]"}, {"registers", 40}, {"shared_bytes", 1024}});
     }
     r.op(100, 7, "kernel", "gemm", {400, 420}, 5, {{"grid", "8,2,1"}, {"block", "128,1,1"}});

@@ -141,7 +141,8 @@ Result<void> Platform::build() {
   std::vector<placement::Request> pods;
   for (const PipelineSpec& pipeline : experiment_.pipelines) {
     for (const TaskSpec& task : pipeline.tasks)
-      if (!pipeline.jobs) pods.insert(pods.end(), std::min(task.pods, 64), task.pod);
+      if (!pipeline.jobs)
+        pods.insert(pods.end(), static_cast<std::size_t>(std::min(task.pods, 64)), task.pod);
     if (!pipeline.jobs || !pipeline.arrivals) continue;
     const std::int32_t per_pod =
         gpus_per_pod(pipeline, experiment_.clusters[pipeline.tasks.front().cluster]);

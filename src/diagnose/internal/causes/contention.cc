@@ -256,7 +256,7 @@ std::size_t busy_threads(const Queues& queues, const std::vector<std::size_t>& r
 /// Adds the advice for a job that stands in its own way.
 void add_own_advice(const Context& context, const Queues& queues,
                     const std::vector<std::size_t>& ranks,
-                    const std::map<std::int32_t, ProcessorLimits>& limits, Finding& finding) {
+                    const std::map<std::int32_t, Limits>& limits, Finding& finding) {
   std::set<std::string> cpus;
   std::uint64_t allowed = 0, host = 0;
   for (const std::size_t r : ranks) {

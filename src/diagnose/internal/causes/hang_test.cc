@@ -128,7 +128,7 @@ TEST_F(HangTest, AStackFromBeforeTheFailingCallIsNotItsStack) {
 
 // A user, a launcher or the recorder ends a healthy run; some ranks fail at their peers' end first.
 TEST_F(HangTest, ARunThatIsEndedHasNoCulprit) {
-  for (const std::uint64_t signal : {SIGTERM, SIGINT, SIGKILL}) {
+  for (const auto signal : std::initializer_list<std::uint64_t>{SIGTERM, SIGINT, SIGKILL}) {
     collectives_.instances.clear();
     add(0, 10 * kSecond, {0, 1, 2, 3});
     add(0, 11 * kSecond, {0, 1, 2});

@@ -11,6 +11,7 @@
 
 #include "diagnose/internal/causes/findings.h"
 #include "diagnose/internal/causes/localise.h"
+#include "diagnose/internal/steps/limits.h"
 #include "diagnose/internal/words.h"
 #include "diagnose/thresholds.h"
 #include "stats/peers.h"
@@ -30,7 +31,8 @@ struct Kind {
   double (*ms)(const KernelUse&);
   double (*also_ms)(const KernelUse&);  // goes with it, and costs as much
   std::string_view where, advice;
-  bool is_called{false};  // by a function of the program
+  bool is_called{false};     // by a function of the program
+  bool is_of_memory{false};  // that a limit makes scarce
 };
 constexpr Kind kCalls{.name = "system_calls",
                       .ms = [](const KernelUse& use) { return use.calls_ms(); },
@@ -43,7 +45,8 @@ constexpr Kind kReclaim{.name = "reclaim",
                         .ms = [](const KernelUse& use) { return use.reclaim_ms; },
                         .also_ms = [](const KernelUse& use) { return use.fault_ms(); },
                         .where = words::kInReclaim,
-                        .advice = words::kAdviceReclaim};
+                        .advice = words::kAdviceReclaim,
+                        .is_of_memory = true};
 constexpr Kind kInterrupts{.name = "interrupts",
                            .ms = [](const KernelUse& use) { return use.interrupt_ms; },
                            .also_ms = nothing_ms,
@@ -96,6 +99,18 @@ std::string names_of_calls(const KernelUse& use) {
   return fmt::format("{}", fmt::join(shown, ", "));
 }
 
+void add_memory_limit(const Context& context, std::size_t rank, Finding& finding) {
+  const std::int32_t number = context.job.ranks[rank].rank;
+  const auto all = read_limits(context.trace, context.job);
+  const auto limits = all.find(number);
+  if (limits == all.end()) return;
+  finding.evidence.push_back(
+      limits->second.memory_group.empty()
+          ? fmt::format(words::kMemoryOfHost, number)
+          : fmt::format(words::kMemoryLimit, number, limits->second.memory_group,
+                        static_cast<double>(limits->second.memory_limit) / 1e6));
+}
+
 Finding describe(const Context& context, const Kind& kind, const std::vector<Longer>& ranks) {
   Finding finding;
   finding.kind = kind.name;
@@ -113,6 +128,7 @@ Finding describe(const Context& context, const Kind& kind, const std::vector<Lon
           fmt::format(words::kFaultsOfRank, number, use.faults, use.system_ms, use.user_ms));
   }
   finding.share = finding.cost_ms_per_step / context.mean_step_ms;
+  if (kind.is_of_memory) add_memory_limit(context, ranks.front().rank, finding);
   finding.evidence.emplace_back(kind.advice);
   return finding;
 }

@@ -90,6 +90,24 @@ TEST(KernelTime, FaultsOfARankInReclaimAreAConsequence) {
   EXPECT_THAT(d.findings[0].evidence, Contains(HasSubstr("rank 2: 3")));
 }
 
+TEST(KernelTime, ReclaimNamesTheLimit) {
+  const KernelCounters plain = sampled({{"page faults", 0.1}});
+  const KernelCounters longer = sampled({{"page faults", 11}, {"reclaim", 4}});
+  for (const std::string_view group : {"", "/pod/job"}) {
+    trace::Trace trace =
+        make_trace({.step_count = 200, .faults = {{Fault::Kind::kForwardBusy, 2, 15}}});
+    add_kernel_counters(trace, {plain, plain, longer, plain}, 59);
+    for (const std::int32_t pid : {1000, 2000, 3000, 4000})
+      add_limits(trace, pid, "0-7", 8, 8, group, 256'000'000);
+    const auto d = diagnose(trace, {});
+    ASSERT_TRUE(d);
+    ASSERT_THAT(kinds_of(*d), ElementsAre("reclaim")) << verdict_text(*d);
+    EXPECT_THAT(d->findings[0].evidence,
+                Contains(HasSubstr(group.empty() ? "no control group limits the memory of rank 2"
+                                                 : "the control group /pod/job, 256 MB")));
+  }
+}
+
 TEST(KernelTime, CountersThatCannotBeAreLeftOut) {
   for (const double ms : {-15.0, 1e5, 1e300}) {
     const KernelCounters plain{20, 1, 30, {{"call write", 0.2}, {"interrupts", 0.1}}};

@@ -16,7 +16,7 @@
 namespace kansoku::diagnose {
 namespace {
 
-void add_quota_advice(const std::map<std::int32_t, ProcessorLimits>& limits, std::int32_t rank,
+void add_quota_advice(const std::map<std::int32_t, Limits>& limits, std::int32_t rank,
                       Finding& finding) {
   const auto found = limits.find(rank);
   if (found != limits.end() && !found->second.quota_group.empty()) {

@@ -80,7 +80,8 @@ Rounds rounds_of(const Input& in, std::int32_t pid) {
     std::sort(times.begin(), times.end());
     std::set<std::int64_t> parts;
     for (const std::int64_t at_ns : times)
-      parts.insert((at_ns - first_ns) / ((last_ns - first_ns) / kParts + 1));
+      parts.insert((at_ns - first_ns) /
+                   ((last_ns - first_ns) / static_cast<std::int64_t>(kParts) + 1));
     if (parts.size() < kRoundPartsMin || (!best.empty() && times.size() >= best.size())) continue;
     best = std::move(times);
     out.kernel = in.args.string(name);
