@@ -6,7 +6,7 @@ PHILLY ?= ../shared/data/philly/philly_jobs_train.csv.gz
 JOBS ?= $(shell nproc)
 KANSOKU := build/kansoku
 
-.PHONY: deps-fuzz help build softgpu demo test test-fast test-all mutants bench eval diff-eval probe-eval simulate-eval simulate-experiments faults false-confidence equal-work watch-eval watch-soak watch-cost kernel-check fresh-root check install asan tsan fuzz nobpf clean deps-build deps-demo deps-test deps-bench deps-check deps-faults deps-watch deps-kernels deps-fresh-root deps-softgpu deps-store deps-otlp deps-llama llama demo-cuda cuda-eval cuda-causes cuda-clock cuda-cost cuda-stuck gpu-check
+.PHONY: deps-fuzz help build softgpu demo test test-fast test-all mutants bench eval diff-eval probe-eval simulate-eval simulate-experiments faults false-confidence equal-work calibration watch-eval watch-soak watch-cost kernel-check fresh-root check install asan tsan fuzz nobpf clean deps-build deps-demo deps-test deps-bench deps-check deps-faults deps-watch deps-kernels deps-fresh-root deps-softgpu deps-store deps-otlp deps-llama llama demo-cuda cuda-eval cuda-causes cuda-clock cuda-cost cuda-stuck gpu-check
 
 help:
 	@echo "make demo     install what it needs (apt), build, run the example job and diagnose it"
@@ -35,6 +35,7 @@ help:
 	@echo "make faults   many kinds of faults in real jobs, scored (hours; FAULT=NAME for one, FAULTS=... for options of run.py)"
 	@echo "make false-confidence  healthy, foreign and broken off programs: is anything said that is not true? (half an hour; FALSE=options of run.py)"
 	@echo "make equal-work  jobs whose ranks do equal work, or work that moves: is anybody blamed? (two hours, goes on where it stood; EQUAL=options of run.py)"
+	@echo "make calibration  which findings of finished evaluations are true, by their confidence"
 	@echo "make watch-eval PART=...  always-on watching under planted faults, in parts of half an hour (PART=list, NAME, all, table)"
 	@echo "make watch-soak  two hours of watching while processes come and go, in the background (SOAK=start|status|report|stop)"
 	@echo "make watch-cost  what watching costs a job (COST=steps|rate|report; up to 20 minutes)"
@@ -158,6 +159,9 @@ faults: deps-faults build
 
 false-confidence: deps-faults build
 	tests/false_confidence/run.py $(FALSE)
+
+calibration:
+	tests/calibration/run.py
 
 equal-work: deps-faults build
 	tests/equal_work/run.py $(EQUAL)

@@ -78,7 +78,7 @@ Result<Skeleton> load(AttachMode mode, const Engine::Options& options) {
   Skeleton skeleton(probes_bpf__open());
   if (!skeleton) return errno_error(errno, "open", "BPF object");
   bpf_map__set_max_entries(skeleton->maps.ring, options.ring_bytes);
-  skeleton->rodata->all_execs = options.all_execs;
+  skeleton->rodata->all_execs = options.all_execs ? 1 : 0;
   set_interrupt_counters(*skeleton);
   prepare_uprobes(programs_of(*skeleton), mode);
   prepare_totals(*skeleton, options.has_totals);

@@ -53,7 +53,7 @@ struct bpf_iter__task {
 } __attribute__((preserve_access_index));
 
 // A search for new processes wants every exec of the host.
-const volatile _Bool all_execs = 0;
+const volatile __u8 all_execs = 0; /* a truth value */
 // Place of the kernel's counts, by processor, of the interrupts that it serves: the address of the
 // table of offsets by processor, and the counter's without that. 0: the kernel does not tell.
 const volatile __u64 per_cpu_offsets = 0, preempt_count_at = 0;

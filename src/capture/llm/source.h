@@ -117,7 +117,7 @@ class ModelSource final : public Source {
   bool is_enabled_{true}, is_open_{false};
   BootTime next_{}, window_begin_{}, pictures_asked_{};
   double window_cost_{0}, window_switching_{0}, switching_{0};  // seconds; of hits, of attaching
-  std::uint64_t window_hits_{0}, told_hits_{0}, not_covered_{0};
+  std::uint64_t window_hits_{0}, not_covered_{0};
   bpf::ModelEngine::Counters last_{};
   std::uint64_t tensors_{0};  // records of pictures since the last account
   std::vector<std::string> gone_problems_;

@@ -1,0 +1,1 @@
+kansoku_script_test(calibration.check run.py --check TIER fast)
