@@ -43,6 +43,10 @@ struct Observed {
   trace::TrackHandle track{};  // in the trace of a recorder
 };
 
+/// True for a rank, and for a program of its own, which may be a training without ranks: their own
+/// counters are of interest. Not for shells and their kind.
+[[nodiscard]] bool is_counted(const Observed& process);
+
 using Processes = std::map<std::int32_t, Observed>;  // by pid
 
 }  // namespace kansoku::capture

@@ -110,12 +110,12 @@ void HostCounters::begin_trace(BootTime now) {
 void HostCounters::poll(const Processes& processes, BootTime now) {
   next_ = now + kEvery;
   const bool is_time_for_limits = polls_++ % kLimitsEvery == 0;
-  std::vector<std::int32_t> ranks;
+  std::vector<std::int32_t> counted;
   for (const auto& [pid, process] : processes)
-    if (process.place.role == Role::kRank) ranks.push_back(pid);
-  const auto stolen_ns = ranks.empty() ? std::nullopt : procfs_.stolen_ns();
+    if (is_counted(process)) counted.push_back(pid);
+  const auto stolen_ns = counted.empty() ? std::nullopt : procfs_.stolen_ns();
   for (const auto& [pid, reading] :
-       reader_.read(ranks, now, {.quota = true, .main_thread = true, .connections = true})) {
+       reader_.read(counted, now, {.quota = true, .main_thread = true, .connections = true})) {
     const Observed& process = processes.at(pid);
     if (is_time_for_limits || !limits_.contains(pid)) write_limits(process, now);
     if (stolen_ns.value_or(0) > 0) write_stolen(process, *stolen_ns, now);

@@ -16,14 +16,14 @@
 
 namespace kansoku::capture {
 
-/// Source of the kernel's own counters of each rank, read now and then: time held back by a
-/// processor quota (counter "cpu throttled", ns) or by the hypervisor (counter "stolen time", ns,
-/// of all processors of its host; none where the kernel has never counted any), page faults and
-/// processor time of its main thread (counters "minor faults", "major faults", "user time" and
-/// "system time", ns), the processors it may use (instants "limits" of category "host": cpus,
-/// cpu_count, host_count, quota_group, quota_milli, memory_group, memory_limit), and the state of
-/// its TCP connections (instants "tcp" of category "net": local, peer, rtt_us, min_rtt_us,
-/// retransmits, bytes, rate). Ranks only; single-threaded.
+/// Source of the kernel's own counters of each rank, and of each program without one, read now and
+/// then: time held back by a processor quota (counter "cpu throttled", ns) or by the hypervisor
+/// (counter "stolen time", ns, of all processors of its host; none where the kernel has never
+/// counted any), page faults and processor time of its main thread (counters "minor faults", "major
+/// faults", "user time" and "system time", ns), the processors it may use (instants "limits" of
+/// category "host": cpus, cpu_count, host_count, quota_group, quota_milli, memory_group,
+/// memory_limit), and the state of its TCP connections (instants "tcp" of category "net": local,
+/// peer, rtt_us, min_rtt_us, retransmits, bytes, rate). Single-threaded.
 class HostCounters final : public Source {
  public:
   static constexpr std::size_t kSocketsMax = 64;  // of one rank, each time

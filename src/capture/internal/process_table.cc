@@ -90,6 +90,11 @@ void ProcessTable::remove(std::int32_t pid) {
   clues_.erase(pid);
 }
 
+bool is_counted(const Observed& process) {
+  return process.place.role == Role::kRank ||
+         (process.place.role == Role::kNone && !is_wrapper(process.facts.name));
+}
+
 void ProcessTable::note_work(std::int32_t pid, Work work) {
   const auto known = clues_.find(pid);
   if (known == clues_.end()) return;

@@ -151,8 +151,8 @@ inline constexpr char kAdviceStolen[] =
 
 // Page faults.
 inline constexpr char kFaultsOfRank[] =
-    "rank {}: {:.0f} page faults a step, {:.1f} ms of system time, {:.1f} ms of user time";
-inline constexpr char kFaultPlaces[] = "rank {}: of its page faults {} are {}";
+    "{}: {:.0f} page faults a step, {:.1f} ms of system time, {:.1f} ms of user time";
+inline constexpr char kFaultPlaces[] = "{}: of its page faults {} are {}";
 inline constexpr char kAdviceFaultsInFiles[] =
     "next: pages of mapped files come and go: read the file once into memory of your own, or give "
     "the job more memory, so that they stay";
@@ -165,8 +165,8 @@ inline constexpr char kFaultsIn[] =
 inline constexpr char kFaultPrice[] =
     "a page fault costs {:.1f} us in the kernel and {:.1f} us of user time around it";
 inline constexpr char kFaultPriceInKernel[] =
-    "a page fault costs {:.1f} us in the kernel; its user time is not known, as all ranks fault "
-    "alike";
+    "a page fault costs {:.1f} us in the kernel; its user time is not known, as no rank faults "
+    "less";
 inline constexpr char kStepWithoutFaults[] =
     "without them a step would take {} {:.1f} ms, not {:.1f} ms";
 inline constexpr char kAdviceFaults[] =

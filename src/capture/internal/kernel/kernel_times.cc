@@ -108,7 +108,7 @@ void KernelTimes::place_faults(std::int32_t pid, Thread& thread, BootTime now) {
 void KernelTimes::poll(const Processes& processes, BootTime now) {
   next_ = now + kTimesEvery;
   for (const auto& [pid, process] : processes) {
-    if (process.place.role != Role::kRank || threads_.contains(pid)) continue;
+    if (!is_counted(process) || threads_.contains(pid)) continue;
     if (!is_ready()) return;
     // One that has just ended is no problem.
     const auto watched = sampler_->watch(pid);

@@ -468,6 +468,11 @@ double mean_of_others(const std::vector<double>& values, std::size_t rank) {
   return (sum - values[rank]) / static_cast<double>(values.size() - 1);
 }
 
+std::string subject(const Context& context, std::size_t rank) {
+  return context.job.is_single ? words::kTheProcess
+                               : fmt::format("rank {}", context.job.ranks[rank].rank);
+}
+
 std::string a_step(const Context& context) {
   return context.has_steps() ? fmt::format(words::kAStep, context.mean_step_ms)
                              : fmt::format(words::kAWindow, context.mean_step_ms);

@@ -25,6 +25,9 @@ struct Lateness {
 void add_lateness(const Context& context, const Lateness& lateness, std::size_t rank,
                   Finding& finding);
 
+/// "rank 3", of the rank with that index; "the process" if it tells no rank.
+[[nodiscard]] std::string subject(const Context& context, std::size_t rank);
+
 /// "a step of 48.1 ms", "a window of 100 ms".
 [[nodiscard]] std::string a_step(const Context& context);
 /// "per step", "in each 100 ms".

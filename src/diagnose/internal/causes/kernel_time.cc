@@ -124,8 +124,8 @@ Finding describe(const Context& context, const Kind& kind, const std::vector<Lon
         words::kKernelOfRank, number, longer.ms, kind.where,
         kind.is_called ? fmt::format(" ({})", names_of_calls(use)) : "", longer.peers_ms));
     if (kind.also_ms(use) > 0)
-      finding.evidence.push_back(
-          fmt::format(words::kFaultsOfRank, number, use.faults, use.system_ms, use.user_ms));
+      finding.evidence.push_back(fmt::format(words::kFaultsOfRank, subject(context, longer.rank),
+                                             use.faults, use.system_ms, use.user_ms));
   }
   finding.share = finding.cost_ms_per_step / context.mean_step_ms;
   if (kind.is_of_memory) add_memory_limit(context, ranks.front().rank, finding);

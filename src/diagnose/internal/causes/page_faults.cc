@@ -30,7 +30,7 @@ bool is_on_one_host(const JobData& job) {
 
 std::string shown(const Context& context, std::size_t r) {
   const KernelUse& use = context.kernel.ranks[r];
-  return fmt::format(words::kFaultsOfRank, context.job.ranks[r].rank, use.faults, use.system_ms,
+  return fmt::format(words::kFaultsOfRank, subject(context, r), use.faults, use.system_ms,
                      use.user_ms);
 }
 
@@ -75,7 +75,7 @@ void add_place(const Context& context, std::size_t rank, Finding& finding) {
       std::max_element(places.begin(), places.end(),
                        [](const auto& a, const auto& b) { return a.second < b.second; });
   if (most == places.end() || !(all > 0)) return;
-  finding.evidence.push_back(fmt::format(words::kFaultPlaces, context.job.ranks[rank].rank,
+  finding.evidence.push_back(fmt::format(words::kFaultPlaces, subject(context, rank),
                                          fmt::format("{:.0f} %", most->second / all * 100),
                                          most->first));
 }
