@@ -38,13 +38,14 @@ struct Place {
 struct Observed {
   JobProcess facts;
   Place place;
+  bool has_stacks{false};  // Python's, which are read
   BootTime seen_at{};
   BootTime next_scan{};        // when to look at its mappings again
   trace::TrackHandle track{};  // in the trace of a recorder
 };
 
-/// True for a rank, and for a program of its own, which may be a training without ranks: their own
-/// counters are of interest. Not for shells and their kind.
+/// True for a rank, and for a program of its own that runs Python, which may be a training without
+/// ranks: their own counters are of interest.
 [[nodiscard]] bool is_counted(const Observed& process);
 
 using Processes = std::map<std::int32_t, Observed>;  // by pid

@@ -305,6 +305,9 @@ void Recorder::Impl::scan(Observed& process, BootTime now) {
   process.next_scan = now + std::clamp(age / 10, kScanFloor, kScanCeiling);
   for (const Asked& asked : sources)
     asked.source->inspect(process, now);
+  process.has_stacks = std::any_of(sources.begin(), sources.end(), [&](const Asked& asked) {
+    return asked.source->has_stacks(process.facts.pid);
+  });
 }
 
 void Recorder::Impl::scan_due(BootTime now) {

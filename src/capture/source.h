@@ -32,6 +32,8 @@ class Source {
   virtual void observe(std::int32_t /*pid*/) {}
   /// Looks at a process: a new one, or one that may have loaded libraries since.
   virtual void inspect(const Observed& /*process*/, BootTime /*now*/) {}
+  /// True if it reads the process's Python stacks.
+  [[nodiscard]] virtual bool has_stacks(std::int32_t /*pid*/) const { return false; }
   /// It called exec: all that was known of its program is void.
   virtual void renew(std::int32_t /*pid*/) {}
   virtual void forget(std::int32_t /*pid*/) {}

@@ -64,6 +64,7 @@ TARGETS = {
     "simulate-experiments": first(MINUTES, "make -n simulate-experiments", "tests/simulate/experiments.py --help"),
     "faults": first(HOURS, "make -n faults FAULT=input_sleep_one", "tests/faults/run.py --help"),
     "false-confidence": first(MINUTES, "make -n false-confidence", "tests/false_confidence/run.py --help"),
+    "calibration": first("results of the hours before", "make -n calibration", "tests/calibration/run.py --help"),
     "equal-work": first(MINUTES, "make -n equal-work", "tests/equal_work/run.py --help"),
     "watch-eval": first(HOURS, "make watch-eval PART=list", "make -n watch-eval PART=all"),
     "watch-soak": first(HOURS, "make -n watch-soak", "tests/watch/soak.py --help"),

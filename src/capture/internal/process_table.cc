@@ -92,7 +92,7 @@ void ProcessTable::remove(std::int32_t pid) {
 
 bool is_counted(const Observed& process) {
   return process.place.role == Role::kRank ||
-         (process.place.role == Role::kNone && !is_wrapper(process.facts.name));
+         (process.place.role == Role::kNone && process.has_stacks);
 }
 
 void ProcessTable::note_work(std::int32_t pid, Work work) {

@@ -44,6 +44,11 @@ void PythonStacks::inspect(const Observed& process, BootTime now) {
   if (log_) log_(attached.error().what);
 }
 
+bool PythonStacks::has_stacks(std::int32_t pid) const {
+  const auto known = processes_.find(pid);
+  return known != processes_.end() && known->second.python != nullptr;
+}
+
 BootTime PythonStacks::due() const {
   return is_enabled_ && is_open_ ? next_ : BootTime::max();
 }

@@ -30,6 +30,7 @@ class PythonStacks final : public Source {
 
   [[nodiscard]] std::string_view name() const override { return "python_stacks"; }
   void inspect(const Observed& process, BootTime now) override;
+  [[nodiscard]] bool has_stacks(std::int32_t pid) const override;
   void renew(std::int32_t pid) override { processes_.erase(pid); }
   void forget(std::int32_t pid) override { processes_.erase(pid); }
   [[nodiscard]] BootTime due() const override;

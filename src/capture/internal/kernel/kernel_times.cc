@@ -18,23 +18,26 @@ constexpr std::array<std::string_view, kKernelPartCount> kPartNames{
 
 }  // namespace
 
-bool KernelTimes::is_ready() {
-  if (sampler_ || has_failed_) return !has_failed_;
-  auto made = bpf::ThreadSampler::create();
-  if (!made) {
-    fail(made.error().what);
-    return false;
-  }
+/// Takes some fifty milliseconds: the kernel has a quarter of a million functions.
+Result<void> KernelTimes::prepare() {
+  if (sampler_) return {};
+  TRY(auto made, bpf::ThreadSampler::create());
   if (!code_.is_known()) {
     std::ifstream symbols("/proc/kallsyms");
     code_ = KernelCode::read(symbols);
   }
-  if (!code_.is_known()) {
-    fail("the kernel hides its functions' addresses (/proc/sys/kernel/kptr_restrict)");
-    return false;
-  }
-  sampler_ = std::move(*made);
-  return true;
+  if (!code_.is_known())
+    return Error{Code::kPermission,
+                 "the kernel hides its functions' addresses (/proc/sys/kernel/kptr_restrict)"};
+  sampler_ = std::move(made);
+  return {};
+}
+
+bool KernelTimes::is_ready() {
+  if (sampler_ || has_failed_) return !has_failed_;
+  const auto prepared = prepare();
+  if (!prepared) fail(prepared.error().what);
+  return prepared.has_value();
 }
 
 /// Nothing is sampled that nobody reads.
@@ -141,6 +144,8 @@ void KernelTimes::begin_trace(BootTime now) {
   is_open_ = true;
   has_failed_ = false;
   next_ = now;
+  // Before there is anything to miss. What fails is told where it is needed.
+  if (is_enabled_) static_cast<void>(prepare());
 }
 
 void KernelTimes::end_trace(BootTime /*now*/) {

@@ -66,6 +66,7 @@ class KernelTimes final : public Source {
     std::array<std::uint64_t, kFaultPlaceCount> faults{};
     std::vector<std::uint64_t> addresses;  // of sampled faults that have no place yet
   };
+  [[nodiscard]] Result<void> prepare();
   [[nodiscard]] bool is_ready();
   void fail(const std::string& problem);
   void stop();
