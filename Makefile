@@ -195,7 +195,7 @@ install: softgpu
 	cmake --install build/release --prefix $(PREFIX)
 
 # Programs that load an instrumented library begin without the runtime of the sanitizer. That of the thread sanitizer cannot come later: only our
-# own programs are tested with it.
+# own programs are tested with it, and without the scripts that run longer under it than their limits.
 asan: export ASAN_OPTIONS = verify_asan_link_order=0
 asan: TESTS = -LE cases
 tsan: export TSAN_OPTIONS = suppressions=$(CURDIR)/tests/tsan.supp

@@ -47,9 +47,12 @@ std::map<std::int32_t, HostReading> HostReader::read(std::span<const std::int32_
                                                      BootTime now, const Wanted& wanted) {
   std::map<std::int32_t, HostReading> out;
   std::map<std::int32_t, Kept> kept;
+  const auto stolen_ns =
+      wanted.stolen && !pids.empty() ? procfs_.stolen_ns() : std::optional<std::uint64_t>();
   for (const std::int32_t pid : pids) {
     Kept& here = kept[pid] = std::move(kept_[pid]);
     HostReading& reading = out[pid];
+    reading.stolen_ns = stolen_ns;
     if (wanted.memory) read_memory(pid, here, reading);
     if (wanted.quota) read_quota(pid, here, reading);
     if (wanted.main_thread)

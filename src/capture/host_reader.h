@@ -12,6 +12,7 @@
 #include "common/time.h"
 #include "sys/cgroup.h"
 #include "sys/process_counters.h"
+#include "sys/procfs.h"
 #include "sys/tcp.h"
 
 namespace kansoku::capture {
@@ -25,6 +26,7 @@ struct HostReading {
   std::optional<std::uint64_t> resident_bytes;
   std::optional<std::uint64_t> memory_room;   // bytes until a limit, of the last ten readings
   std::optional<std::uint64_t> throttled_ns;  // held back by a processor quota
+  std::optional<std::uint64_t> stolen_ns;     // by the hypervisor, of all processors of the host
   std::optional<sys::ProcessTcp> tcp;
   std::optional<sys::ProcessCounters> main_thread;  // times and faults of that thread
 };
@@ -37,7 +39,7 @@ class HostReader {
   explicit HostReader(const sys::TcpSampler::Options& connections) : tcp_(connections) {}
   HostReader() = default;
   struct Wanted {
-    bool memory{false}, quota{false}, main_thread{false};
+    bool memory{false}, quota{false}, main_thread{false}, stolen{false};
     bool connections{false};  // cost most
   };
   /// One entry a process of `pids`; others are forgotten.
@@ -62,6 +64,7 @@ class HostReader {
   static void read_memory(std::int32_t pid, Kept& kept, HostReading& out);
   static void read_quota(std::int32_t pid, Kept& kept, HostReading& out);
 
+  sys::Procfs procfs_;
   std::map<std::int32_t, Kept> kept_;
   sys::TcpSampler tcp_;
 };

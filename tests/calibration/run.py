@@ -22,6 +22,7 @@ from kit.parts import read_lines  # noqa: E402
 FOLDERS = ("equal_work", "faults", "false_confidence")
 BANDS = (("observed", None), ("0.99 and more", 0.99), ("0.95 to 0.99", 0.95), ("less than 0.95", 0.0))
 WANTED = 0.97
+OF_THE_JOB = ("cpu_contention", "moving_imbalance")  # they accuse nobody, whomever they name
 # Whatever a finding blames, in the suite's own words: its confidence (None: observed), whether it is true, a sentence.
 Blame = collections.namedtuple("Blame", "confidence is_true text")
 
@@ -44,11 +45,9 @@ def blames(finding, world):
 
 def in_equal_work(result):
     for finding in result["findings"]:
-        if not blames(finding, len(result["accounts"])):
+        if not blames(finding, len(result["accounts"])) or finding["kind"] in OF_THE_JOB:
             continue
         is_one = sorted(finding["ranks"]) == [1]
-        if finding["kind"] in ("cpu_contention", "moving_imbalance"):
-            continue
         if result["part"] == "reasons":
             is_true = is_one and finding["kind"] == equal_work.REASONS[result["environment"]["REASON"]]
         elif finding["kind"] == "page_faults":
@@ -69,16 +68,15 @@ def in_faults(result):
         if fault.expects == "nothing":
             yield finding, finding["kind"] in fault.kinds and not 0 < len(finding["ranks"]) < world
             continue
-        ranks = {"all": list(range(world)), "none": []}.get(fault.ranks) if isinstance(fault.ranks, str) else fault.ranks
         # The stack of the first finding was judged when it was there.
         function = result["function"] if number == 0 else truth.function_is_right(fault, finding)
-        yield finding, sorted(finding["ranks"]) == sorted(ranks) and finding["kind"] in fault.kinds and function
+        yield finding, sorted(finding["ranks"]) == sorted(truth.ranks_of(fault, world)) and finding["kind"] in fault.kinds and function
 
 
 def in_false_confidence(result):
     for finding in result.get("findings", []):
         # How many processes there were is not kept: whoever names all of them names a function, or is of the whole job.
-        if finding["kind"] in ("cpu_contention", "moving_imbalance") or not (finding["function"] or finding["ranks"]):
+        if finding["kind"] in OF_THE_JOB or not (finding["function"] or finding["ranks"]):
             continue
         yield finding, not any(text.startswith(finding["kind"]) and f"rank {finding['ranks']}" in text for text in result["wrong"])
 

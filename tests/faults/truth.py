@@ -95,6 +95,11 @@ def function_is_right(fault, finding):
     return any(re.search(fault.function, name) for name in [finding["function"], *finding.get("stack", [])])
 
 
+def ranks_of(fault, world):
+    """The ranks that a finding is to name."""
+    return {"all": list(range(world)), "none": []}[fault.ranks] if isinstance(fault.ranks, str) else fault.ranks
+
+
 def judge(fault, world, diagnosis):
     """Compares the first finding with the truth; every finding on a job without a culprit is a false alarm."""
     findings = diagnosis["findings"]
@@ -103,7 +108,6 @@ def judge(fault, world, diagnosis):
         return {"detected": bool(findings), "false_alarms": len(wrong), "right": not wrong}
     if not findings:
         return {"detected": False, "rank": False, "function": False, "kind": False, "right": False}
-    ranks = {"all": list(range(world)), "none": []}.get(fault.ranks) if isinstance(fault.ranks, str) else fault.ranks
     top = findings[0]
-    said = {"rank": sorted(top["ranks"]) == sorted(ranks), "function": function_is_right(fault, top), "kind": top["kind"] in fault.kinds}
+    said = {"rank": sorted(top["ranks"]) == sorted(ranks_of(fault, world)), "function": function_is_right(fault, top), "kind": top["kind"] in fault.kinds}
     return {"detected": True, **said, "right": all(said.values())}

@@ -113,12 +113,12 @@ void HostCounters::poll(const Processes& processes, BootTime now) {
   std::vector<std::int32_t> counted;
   for (const auto& [pid, process] : processes)
     if (is_counted(process)) counted.push_back(pid);
-  const auto stolen_ns = counted.empty() ? std::nullopt : procfs_.stolen_ns();
   for (const auto& [pid, reading] :
-       reader_.read(counted, now, {.quota = true, .main_thread = true, .connections = true})) {
+       reader_.read(counted, now,
+                    {.quota = true, .main_thread = true, .stolen = true, .connections = true})) {
     const Observed& process = processes.at(pid);
     if (is_time_for_limits || !limits_.contains(pid)) write_limits(process, now);
-    if (stolen_ns.value_or(0) > 0) write_stolen(process, *stolen_ns, now);
+    if (reading.stolen_ns.value_or(0) > 0) write_stolen(process, *reading.stolen_ns, now);
     if (reading.throttled_ns) write_throttled(process, *reading.throttled_ns, now);
     if (reading.main_thread) write_main_thread(process, *reading.main_thread, now);
     write_sockets(process, now);

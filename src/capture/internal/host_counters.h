@@ -11,13 +11,12 @@
 #include "common/time.h"
 #include "sys/cgroup.h"
 #include "sys/fault_price.h"
-#include "sys/procfs.h"
 #include "trace/writer.h"
 
 namespace kansoku::capture {
 
-/// Source of the kernel's own counters of each rank, and of each program without one, read now and
-/// then: time held back by a processor quota (counter "cpu throttled", ns) or by the hypervisor
+/// Source of the kernel's own counters of each rank, and of each Python program without one, now
+/// and then: time held back by a processor quota (counter "cpu throttled", ns) or by the hypervisor
 /// (counter "stolen time", ns, of all processors of its host; none where the kernel has never
 /// counted any), page faults and processor time of its main thread (counters "minor faults", "major
 /// faults", "user time" and "system time", ns), the processors it may use (instants "limits" of
@@ -58,8 +57,7 @@ class HostCounters final : public Source {
     trace::TrackHandle minor_faults, major_faults, user_time, system_time;
   };
   std::map<std::int32_t, trace::TrackHandle> throttled_tracks_, stolen_tracks_;  // by pid
-  sys::Procfs procfs_;
-  std::map<std::int32_t, ThreadTracks> main_threads_;  // by pid
+  std::map<std::int32_t, ThreadTracks> main_threads_;                            // by pid
   const std::optional<double> page_fault_ns_{sys::page_fault_ns()};
   struct Limits {
     sys::CpuLimits cpu;

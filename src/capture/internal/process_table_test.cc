@@ -359,5 +359,19 @@ TEST_F(ProcessTableTest, OneUserHasHalfOfASharedOneAtMost) {
   EXPECT_TRUE(add_to(3, 7));
 }
 
+TEST(IsCounted, ARankOrAPythonProgramOfItsOwn) {
+  Observed process;
+  EXPECT_FALSE(is_counted(process)) << "a shell";
+  process.has_stacks = true;
+  EXPECT_TRUE(is_counted(process));
+  process.place.role = Role::kWorker;
+  EXPECT_FALSE(is_counted(process)) << "it is its owner's";
+  process.place.role = Role::kLauncher;
+  EXPECT_FALSE(is_counted(process));
+  process.place.role = Role::kRank;
+  process.has_stacks = false;
+  EXPECT_TRUE(is_counted(process));
+}
+
 }  // namespace
 }  // namespace kansoku::capture

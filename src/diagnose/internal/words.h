@@ -152,7 +152,7 @@ inline constexpr char kAdviceStolen[] =
 // Page faults.
 inline constexpr char kFaultsOfRank[] =
     "{}: {:.0f} page faults a step, {:.1f} ms of system time, {:.1f} ms of user time";
-inline constexpr char kFaultPlaces[] = "{}: of its page faults {} are {}";
+inline constexpr char kFaultPlaces[] = "of these page faults {:.0f} % are {}";
 inline constexpr char kAdviceFaultsInFiles[] =
     "next: pages of mapped files come and go: read the file once into memory of your own, or give "
     "the job more memory, so that they stay";
@@ -161,7 +161,7 @@ inline constexpr char kAdviceFaultsInMapped[] =
     "allocate it once and use it again; allocators of their own have a setting for how long they "
     "keep memory (jemalloc: dirty_decay_ms:-1), and huge pages fault less often";
 inline constexpr char kFaultsIn[] =
-    "the page faults between stack samples put {:.1f} ms {} of that into {}";
+    "page faults and the stack samples around them put {:.1f} ms {} into {}";
 inline constexpr char kFaultPrice[] =
     "a page fault costs {:.1f} us in the kernel and {:.1f} us of user time around it";
 inline constexpr char kFaultPriceInKernel[] =

@@ -171,7 +171,7 @@ std::optional<FleetModel> ClusterStore::model(std::string_view job_key) const {
       const auto [middle, deviation] = *peers++;
       const double spread = std::max(1.0, stats::kMadToSigma * deviation);
       const double spreads = std::fabs(host.mean[i] - middle) / spread;
-      if (spreads <= stats::kOddSpreads || spreads <= odd[name].spreads) continue;
+      if (spreads <= stats::kOddMemberSpreads || spreads <= odd[name].spreads) continue;
       odd[name] = {name, job.features[i], spreads, job.axes[i].value_of(host.mean[i]),
                    job.axes[i].value_of(middle)};
     }

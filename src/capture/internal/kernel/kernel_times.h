@@ -30,13 +30,13 @@ STAT(capture_fault_samples_lost, kNotice, kCapture,
 STAT(capture_kernel_samples_lost, kNotice, kCapture,
      "samples of threads in the kernel that found no place to be counted at");
 
-/// Source of the processor time of each rank, and of each program without one, by the kernel's
-/// work, of its main thread, a sample each bpf::ThreadSampler::kPeriod while a trace is open.
-/// Counters, ns, once a second: "time in user code", "time in page faults", "time in reclaim",
-/// "time in interrupts", "time in probes", "time in call mmap" (a call each, of kCallsMax; then
-/// "time in call (others)"), "time in other kernel code", "time unknown"; and page faults by their
-/// place (fault_places.h), "page faults in the heap" and others, as the sampled ones stand for
-/// them. Single-threaded.
+/// Source of the processor time of each rank, and of each Python program without one, by the
+/// kernel's work, of its main thread, a sample each bpf::ThreadSampler::kPeriod while a trace is
+/// open. Counters, ns, once a second: "time in user code", "time in page faults", "time in
+/// reclaim", "time in interrupts", "time in probes", "time in call mmap" (a call each, of
+/// kCallsMax; then "time in call (others)"), "time in other kernel code", "time unknown"; and page
+/// faults by their place (fault_places.h), "page faults in the heap" and others, as the sampled
+/// ones stand for them. Single-threaded.
 class KernelTimes final : public Source {
  public:
   static constexpr std::size_t kCallsMax = 16;  // of a thread

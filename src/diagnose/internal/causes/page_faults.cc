@@ -54,52 +54,53 @@ double step_without_ms(const Context& context) {
   return std::max(context.mean_step_ms - std::max(saved_ms, 0.0), 0.0);
 }
 
-/// By place, the faults of the named ranks.
-std::map<std::string, double> fault_places_of(const Context& context,
-                                              const std::vector<std::size_t>& named) {
+/// The place that most faults of the named ranks are in.
+struct FaultPlace {
+  std::string name{};  // "in the heap"; empty: none were sampled
+  double share{0};
+};
+FaultPlace place_of_most(const Context& context, const std::vector<std::size_t>& named) {
   std::map<std::string, double> places;
+  double all = 0;
   for (const std::size_t r : named) {
-    for (const auto& [place, faults] : context.kernel.ranks[r].fault_places)
-      places[place] += faults;
+    for (const auto& [name, faults] : context.kernel.ranks[r].fault_places) {
+      places[name] += faults;
+      all += faults;
+    }
   }
-  return places;
-}
-
-/// "96 %", "in the heap", of the place that most are in.
-void add_place(const Context& context, std::size_t rank, Finding& finding) {
-  double all = 0;
-  const auto& places = context.kernel.ranks[rank].fault_places;
-  for (const auto& [place, faults] : places)
-    all += faults;
-  const auto most =
-      std::max_element(places.begin(), places.end(),
-                       [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (most == places.end() || !(all > 0)) return;
-  finding.evidence.push_back(fmt::format(words::kFaultPlaces, subject(context, rank),
-                                         fmt::format("{:.0f} %", most->second / all * 100),
-                                         most->first));
-}
-
-/// An advice for the place where most of them are; without samples for the likeliest.
-std::string_view advice_of(const std::map<std::string, double>& places) {
-  double all = 0;
-  for (const auto& [place, faults] : places)
-    all += faults;
-  for (const auto& [place, faults] : places) {
-    if (faults < kMostShare * all) continue;
-    if (place == "in files") return words::kAdviceFaultsInFiles;
-    if (place == "in mapped memory") return words::kAdviceFaultsInMapped;
+  FaultPlace most;
+  for (const auto& [name, faults] : places) {
+    if (faults > most.share * all) most = {name, faults / all};
   }
-  return words::kAdviceFaults;
+  return most;
 }
 
-/// The function whose faults they are, as far as stack samples tell.
-void add_function(const Context& context, const std::vector<std::size_t>& named,
-                  const Options& options, Finding& finding) {
+/// Without samples, or where no place has most, for the likeliest.
+std::string_view advice_of(const FaultPlace& place) {
+  if (place.share < kMostShare) return words::kAdviceFaults;
+  return place.name == "in files"           ? words::kAdviceFaultsInFiles
+         : place.name == "in mapped memory" ? words::kAdviceFaultsInMapped
+                                            : words::kAdviceFaults;
+}
+
+/// The function whose faults they are: as near as faults between stack samples tell, and where
+/// peers have fewer the one within it that takes longer than theirs, if that holds most of it.
+Location function_of(const Context& context, const std::vector<std::size_t>& named,
+                     const Options& options) {
   std::vector<bool> culprits(context.job.ranks.size());
   for (const std::size_t r : named)
     culprits[r] = true;
-  const Location location = locate_faults(context, culprits, options);
+  Location by_faults = locate_faults(context, culprits, options);
+  if (by_faults.function.empty() || named.size() == culprits.size()) return by_faults;
+  Location by_time = locate_excess(context, culprits, std::nullopt, options);
+  const bool is_within = std::find(by_time.stack.begin(), by_time.stack.end(),
+                                   by_faults.function) != by_time.stack.end();
+  if (!is_within || by_time.excess_ms < kMostShare * by_faults.excess_ms) return by_faults;
+  by_time.excess_ms = std::min(by_time.excess_ms, by_faults.excess_ms);
+  return by_time;
+}
+
+void add_function(const Context& context, const Location& location, Finding& finding) {
   if (location.function.empty()) return;
   finding.function = location.function;
   finding.file = location.file;
@@ -160,15 +161,17 @@ std::optional<Finding> find_page_faults(const Context& context, const Options& o
   if (!is_common)
     finding.evidence.push_back(
         shown(context, static_cast<std::size_t>(least - uses.ranks.begin())));
-  add_place(context, named.front(), finding);
-  add_function(context, named, options, finding);
+  const FaultPlace place = place_of_most(context, named);
+  if (!place.name.empty())
+    finding.evidence.push_back(fmt::format(words::kFaultPlaces, place.share * 100, place.name));
+  add_function(context, function_of(context, named, options), finding);
   finding.evidence.push_back(
       uses.knows_user ? fmt::format(words::kFaultPrice, uses.fault_us, uses.fault_user_us)
                       : fmt::format(words::kFaultPriceInKernel, uses.fault_us));
   finding.evidence.push_back(fmt::format(words::kStepWithoutFaults,
                                          uses.knows_user ? "about" : "at most", without_ms,
                                          context.mean_step_ms));
-  finding.evidence.emplace_back(advice_of(fault_places_of(context, named)));
+  finding.evidence.emplace_back(advice_of(place));
   return finding;
 }
 

@@ -124,8 +124,21 @@ TEST(PageFaults, TheirFunctionIsTheOneBetweenWhoseSamplesTheyLie) {
     ASSERT_TRUE(d);
     ASSERT_THAT(kinds_of(*d), ElementsAre("page_faults")) << verdict_text(*d);
     EXPECT_EQ(d->findings[0].function, "slow_block") << are_all;
-    EXPECT_THAT(d->findings[0].evidence, Contains(HasSubstr("of that into slow_block")));
+    EXPECT_THAT(d->findings[0].evidence, Contains(HasSubstr("per step into slow_block")));
   }
+}
+
+// Samples are so far apart that faults between two of them lie in either's function: the time that
+// the function takes beyond the peers' tells.
+TEST(PageFaults, BetweenSamplesThatAreFarApartTheTimeTellsTheFunction) {
+  const Use clean{60, 0.5, 30}, faulting{2200, 17.6, 47.6};
+  trace::Trace trace = make_trace(slower({0, 35}));
+  add_kernel_counters(trace, {clean, faulting, clean, clean}, kStepMs + 35);
+  add_faults_at_stacks(trace, 2000, "slow_block", 900);
+  const auto d = diagnose(trace, {});
+  ASSERT_TRUE(d);
+  ASSERT_THAT(kinds_of(*d), ElementsAre("page_faults")) << verdict_text(*d);
+  EXPECT_EQ(d->findings[0].function, "slow_block");
 }
 
 TEST(PageFaults, WithoutFaultsAtSamplesNoFunctionIsNamed) {
@@ -150,7 +163,7 @@ TEST(PageFaults, TheirPlaceDecidesTheAdvice) {
     const Diagnosis d = run(slower({0, 35}), {clean, faulting, clean, clean}, kStepMs + 35);
     ASSERT_THAT(kinds_of(d), ElementsAre("page_faults")) << verdict_text(d);
     EXPECT_THAT(d.findings[0].evidence,
-                Contains(std::string("rank 1: of its page faults 91 % are ") + place));
+                Contains(std::string("of these page faults 91 % are ") + place));
     EXPECT_THAT(d.findings[0].evidence.back(), HasSubstr(advice));
   }
 }

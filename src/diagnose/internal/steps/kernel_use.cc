@@ -145,7 +145,7 @@ void add_sampled(const Spans& spans, const Span& whole, double step_ns, KernelUs
   }
 }
 
-/// Likewise.
+/// A counter of places begins with the first sampled fault there, and is 0 until then.
 void add_places(const Spans& spans, std::int64_t begin_ns, double step_ns, KernelUse& use) {
   for (const auto& [name, span] : spans) {
     if (!name.starts_with(kFaultsAtPlace)) continue;
