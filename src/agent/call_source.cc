@@ -18,6 +18,8 @@ using capture::MetricTable;
 using capture::MetricWindow;
 using capture::ProcessWindow;
 
+constexpr double kUsedMinS = 0.1;  // ten ticks of most kernels
+
 /// The calls of one metric as rate, mean, share and so on of a window.
 struct Calls {
   const MetricWindow& calls;
@@ -84,6 +86,12 @@ void add_threads(detect::Window& row, const ProcessWindow& process, double s) {
   set_feature(row, "switches", rate(process.voluntary));
   set_feature(row, "preemptions", rate(process.involuntary));
   set_feature(row, "minor_faults", rate(process.minor_faults));
+  // Of a few ticks of processor time a share is chance.
+  if (const double used_s = process.user_s + process.system_s; used_s >= kUsedMinS)
+    set_feature(row, "system_share", process.system_s / used_s);
+  const double steps = row.values[static_cast<std::size_t>(detect::feature_index("step_rate"))] * s;
+  if (steps >= 1)
+    set_feature(row, "faults_per_step", static_cast<double>(process.minor_faults) / steps);
   set_feature(row, "major_faults", rate(process.major_faults));
   set_feature(row, "disk_wait", process.blocked_threads);
   set_feature(row, "read_bytes", rate(process.read_bytes));

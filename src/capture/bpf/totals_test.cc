@@ -268,6 +268,7 @@ TEST(Totals, ReadTheThreadsOfObservedProcessesOnly) {
   EXPECT_EQ(threads[0].tgid, static_cast<std::uint32_t>(::getpid()));
   EXPECT_EQ(threads[0].tid, static_cast<std::uint32_t>(::getpid()));
   EXPECT_GT(threads[0].runtime_ns, 0U);
+  EXPECT_LT(threads[0].user_ns + threads[0].system_ns, 2 * threads[0].runtime_ns + 20'000'000U);
   EXPECT_GT(threads[0].minor_faults, 0U);
   EXPECT_EQ(threads[0].state, 0U);  // this one runs
 }
