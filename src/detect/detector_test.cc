@@ -168,10 +168,14 @@ TEST(Detector, AWorseFaultInAnIncidentThatGoesOnIsOneOfItsOwn) {
   job.go(60, first);
   EXPECT_EQ(job.open()->id, id);  // the same for as long as it lasts
   const std::int64_t begin_ns = job.now_ns;
-  job.go(5, [&](int second, Window& window) {
+  const auto second_one = [&](int second, Window& window) {
     first(second, window);
     if (window.rank == 1) window.values[at("collective_p99")] = 4;
-  });
+  };
+  job.go(5, second_one);
+  ASSERT_TRUE(job.open().has_value());
+  EXPECT_THAT(job.open()->ranks, testing::IsEmpty()) << "one of two is worse by chance";
+  job.go(5, second_one);
   ASSERT_TRUE(job.open().has_value());
   EXPECT_NE(job.open()->id, id);
   EXPECT_GE(job.open()->begin_ns, begin_ns - 1'000'000'000);
@@ -341,12 +345,81 @@ TEST(Detector, RareOutliersMakeNoAlarmInAMillionWindows) {
   EXPECT_GT(detector.status().flagged, 4000U);
 }
 
+// A rank that faults more in each step than it did takes longer in its forward pass too.
+TEST(Detector, PageFaultsAreTheKernelsAndNoPhase) {
+  const auto faulting = [](int rank, double faults, double system) {
+    return [=](int, Window& window) {
+      window.values[at("faults_per_step")] = window.rank == rank ? faults : 60;
+      window.values[at("system_share")] = window.rank == rank ? system : 0.1;
+      window.values[at("forward_mean")] = window.rank == rank && faults > 60 ? 0.2 : 0.1;
+      if (faults > 60) window.values[at("step_mean")] = 0.3;
+    };
+  };
+  Job job(4);
+  job.go(600, faulting(2, 60, 0.1));
+  job.go(10, faulting(2, 2200, 0.45));
+  ASSERT_TRUE(job.open().has_value());
+  EXPECT_EQ(word_of(job.open()->kind), "page_faults");
+  EXPECT_THAT(job.open()->ranks, testing::ElementsAre(2)) << "the kernel counts them by process";
+}
+
+TEST(Detector, TimeInTheKernelIsNoPhase) {
+  Job job(1);
+  const auto in_kernel = [](double share, double forward) {
+    return [=](int, Window& window) {
+      window.values[at("system_share")] = share;
+      window.values[at("forward_mean")] = forward;
+    };
+  };
+  job.go(600, in_kernel(0.1, 0.1));
+  job.go(20, in_kernel(0.1, 0.2));
+  EXPECT_EQ(word_of(job.all.back().kind), "slow_forward");
+  job.go(60, in_kernel(0.1, 0.1));
+  job.go(20, in_kernel(0.6, 0.2));
+  EXPECT_EQ(word_of(job.all.back().kind), "kernel_time");
+}
+
+// Of equal ranks now one is the slowest and now another, by luck one of them more often.
+TEST(Detector, RanksThatAreSlowInTurnAreNotNamed) {
+  Job job(3);
+  const auto in_turn = [](bool is_slow) {
+    return [=](int second, Window& window) {
+      const bool is_its_turn = is_slow && window.rank == (second % 5 < 3 ? 2 : 1);
+      window.values[at("optimizer_share")] = is_its_turn ? 0.5 : 0.1;
+      if (is_slow) window.values[at("step_mean")] = 0.3;
+    };
+  };
+  job.go(600, in_turn(false));
+  job.go(60, in_turn(true));
+  ASSERT_FALSE(job.all.empty());
+  for (const auto& told : job.all)
+    EXPECT_THAT(told.ranks, testing::IsEmpty()) << told.summary;
+}
+
+// One rank has the work of its optimizer alone: named from the eighth window on.
+TEST(Detector, ARankThatIsSlowInEveryWindowIsNamed) {
+  Job job(4);
+  const auto slow = [](double share) {
+    return [=](int, Window& window) {
+      window.values[at("optimizer_share")] = window.rank == 3 ? share : 0.1;
+      if (share > 0.1) window.values[at("step_mean")] = 0.3;
+    };
+  };
+  job.go(600, slow(0.1));
+  job.go(6, slow(0.5));
+  ASSERT_TRUE(job.open().has_value());
+  EXPECT_THAT(job.open()->ranks, testing::IsEmpty());
+  job.go(4, slow(0.5));
+  EXPECT_THAT(job.open()->ranks, testing::ElementsAre(3));
+  EXPECT_EQ(word_of(job.open()->kind), "slow_optimizer");
+}
+
 TEST(Detector, OutliersInThreeOfTenWindowsOfOneRankAreOneAlarm) {
   for (const std::uint64_t seed : {1U, 2U, 3U}) {
     Job job(8, seed);
     job.go(600);
     RandomStream random(seed, "test.burst");
-    job.go(40, [&](int, Window& window) {
+    job.go(80, [&](int, Window& window) {
       if (window.rank == 5 && random.uniform() < 0.3) window.values[at("collective_p99")] = 0.05;
     });
     job.go(100);

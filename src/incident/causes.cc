@@ -22,6 +22,7 @@ constexpr std::array kOfStuckKernel{Kind::kLatencySpike,
                                     Kind::kCommunicationInefficiency,
                                     Kind::kResourceContention,
                                     Kind::kInputStarvation,
+                                    Kind::kKernelTime,
                                     Kind::kUnknown};
 
 constexpr std::array kCauses{

@@ -275,6 +275,15 @@ std::vector<Outlier> find_outliers(const MemberSeries& excess, const std::vector
   return found;
 }
 
+std::vector<double> chances_of_blocks(const MemberSeries& values,
+                                      const std::vector<std::size_t>& suspects) {
+  if (values.empty() || suspects.empty()) return std::vector<double>(suspects.size(), 1);
+  std::vector<bool> is_ordinary(values.size(), true);
+  for (const std::size_t suspect : suspects)
+    is_ordinary[suspect] = false;
+  return chances_of_blocks(MemberSums(values), suspects, is_ordinary, values.front().size());
+}
+
 std::vector<SeldomLong> find_seldom_long(const MemberSeries& excess, double least,
                                          const std::vector<bool>& known) {
   if (excess.size() < 2 || excess.front().size() < kBlocksMin) return {};

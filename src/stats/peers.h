@@ -65,6 +65,13 @@ struct Outlier {
                                                  const std::vector<bool>& known,
                                                  const OutlierTest& test);
 
+/// By member of `suspects`, the part of healthy groups that show one member above all who are not
+/// suspects in as many blocks of the steps if each block draws its greatest member anew: a suspect
+/// is blamed up to kBlameChanceMax. 1 with fewer than kBlocksMin steps. `values` as in
+/// find_outliers; `suspects` are indices. Pure; any thread.
+[[nodiscard]] std::vector<double> chances_of_blocks(const MemberSeries& values,
+                                                    const std::vector<std::size_t>& suspects);
+
 /// A member with long steps now and then: too seldom for a mean to show them.
 struct SeldomLong {
   std::size_t member{0};

@@ -43,6 +43,18 @@ TEST(ChanceOfShare, IsABinomialTail) {
   EXPECT_EQ(chance_of_share(5, 5, 1), 1);
 }
 
+TEST(ChancesOfBlocks, AreOfAllMembersAndNoneOfFewSteps) {
+  MemberSeries values(4, std::vector<double>(kBlocksMin));
+  values[2].assign(kBlocksMin, 1);
+  EXPECT_NEAR(chances_of_blocks(values, {2}).at(0), 4 * std::pow(0.25, kBlocksMin), 1e-12);
+  EXPECT_NEAR(chances_of_blocks(values, {2, 1}).at(0), 4 * std::pow(1.0 / 3, kBlocksMin), 1e-12);
+  EXPECT_EQ(chances_of_blocks(values, {2, 1}).at(1), 4) << "never the greatest";
+  for (auto& member : values)
+    member.pop_back();
+  EXPECT_EQ(chances_of_blocks(values, {2}).at(0), 1);
+  EXPECT_TRUE(chances_of_blocks({}, {}).empty());
+}
+
 MemberSeries noisy(std::size_t ranks, std::size_t steps, double level, std::uint64_t seed) {
   Rng rng(seed);
   MemberSeries series(ranks);

@@ -26,6 +26,8 @@ enum class IncidentKind : std::uint8_t {
   kInputStarvation,
   kMemoryGrowth,
   kStuckKernel,
+  kPageFaults,
+  kKernelTime,
   kUnknown,
 };
 /// The operator's word on an incident.
@@ -42,7 +44,7 @@ enum class IncidentEvent : std::uint8_t {
 };
 
 /// The words of files, of the command line and of metrics, in the order of the enumerators.
-inline constexpr std::array<std::string_view, 12> kIncidentKinds{"latency_spike",
+inline constexpr std::array<std::string_view, 14> kIncidentKinds{"latency_spike",
                                                                  "slow_forward",
                                                                  "slow_backward",
                                                                  "slow_optimizer",
@@ -53,6 +55,8 @@ inline constexpr std::array<std::string_view, 12> kIncidentKinds{"latency_spike"
                                                                  "input_starvation",
                                                                  "memory_growth",
                                                                  "stuck_kernel",
+                                                                 "page_faults",
+                                                                 "kernel_time",
                                                                  "unknown"};
 inline constexpr std::array<std::string_view, 4> kIncidentLabels{"", "ack", "false", "true"};
 inline constexpr std::array<std::string_view, 6> kIncidentEvents{"noted",  "opened",   "changed",

@@ -13,6 +13,7 @@
 #include "common/text.h"
 #include "detect/internal/words.h"
 #include "detect/thresholds.h"
+#include "stats/peers.h"
 #include "stats/summary.h"
 
 namespace kansoku::detect {
@@ -46,12 +47,18 @@ constexpr std::array kLatencySigns{
     Sign{"sync_mean", 1},     Sign{"decode_mean", 1},  Sign{"decode_p99", 1},
     Sign{"decode_rate", -1},  Sign{"graph_mean", 1},   Sign{"collective_p99", 1}};
 // Signs of own work: a process that waits for others has no more of them. Not the time outside
-// backward: replicas may wait for each other there as well.
-constexpr std::array kOwnSigns{
-    Sign{"input_share", 1},     Sign{"optimizer_share", 1},   Sign{"gc_share", 1},
-    Sign{"cpu_wait", 1},        Sign{"throttled_share", 1},   Sign{"major_faults", 1},
-    Sign{"stopped_share", 1},   Sign{"disk_wait", 1},         Sign{"block_latency", 1},
-    Sign{"resident_growth", 1}, Sign{"gpu_process_growth", 1}};
+// backward: replicas may wait for each other there as well. Nor the kernel's share: who waits has
+// less time of its own beside it.
+constexpr std::array kTimedSigns{Sign{"input_share", 1}, Sign{"optimizer_share", 1},
+                                 Sign{"gc_share", 1}};
+// Counted by the kernel for that process, not compared times.
+constexpr std::array kSeenSigns{
+    Sign{"cpu_wait", 1},        Sign{"throttled_share", 1},    Sign{"major_faults", 1},
+    Sign{"stopped_share", 1},   Sign{"disk_wait", 1},          Sign{"block_latency", 1},
+    Sign{"resident_growth", 1}, Sign{"gpu_process_growth", 1}, Sign{"faults_per_step", 1}};
+constexpr std::array kFaultSigns{Sign{"faults_per_step", 1}};
+constexpr std::array kMajorFaultSigns{Sign{"major_faults", 1}};
+constexpr std::array kSystemSigns{Sign{"system_share", 1}};
 // The process that waits least is the one that is waited for.
 constexpr std::array kWaitingSigns{Sign{"collective_share", -1}};
 // Phases of a step. Not input: it has a kind of its own above.
@@ -111,22 +118,35 @@ IncidentKind phase_of(const EvidenceSum& sum, std::span<const Column> columns) {
 
 }  // namespace
 
-void Deviations::add(const JobModel::Parts& model, std::span<const double> row) {
+void Deviations::add(const JobModel::Parts& model, std::int64_t wall_ns,
+                     std::span<const double> row) {
   for (const Coordinate& coordinate : model.coordinates) {
     const double value = coordinate.of(row[coordinate.column], model.columns[coordinate.column]);
     if (std::isnan(value)) continue;
     auto& kept = kept_[coordinate.column];
-    if (kept.size() < kWindowsKept) kept.push_back(value);
+    if (kept.size() < kWindowsKept) kept.push_back({wall_ns, value});
   }
 }
 
 double Deviations::of(std::size_t column) const {
   const auto found = kept_.find(column);
-  return found == kept_.end() ? 0 : stats::median(found->second);
+  if (found == kept_.end()) return 0;
+  std::vector<double> values;
+  for (const Kept& one : found->second)
+    values.push_back(one.value);
+  return stats::median(values);
 }
 
-void EvidenceSum::add(const JobModel::Parts& model, std::span<const double> row,
-                      std::span<const Contribution> contributions) {
+std::optional<double> Deviations::at(std::size_t column, std::int64_t wall_ns) const {
+  const auto found = kept_.find(column);
+  if (found == kept_.end()) return std::nullopt;
+  const auto one = std::find_if(found->second.begin(), found->second.end(),
+                                [&](const Kept& kept) { return kept.wall_ns == wall_ns; });
+  return one == found->second.end() ? std::nullopt : std::optional(one->value);
+}
+
+void EvidenceSum::add(const JobModel::Parts& model, std::int64_t wall_ns,
+                      std::span<const double> row, std::span<const Contribution> contributions) {
   windows_ += 1;
   for (const Contribution& one : contributions) {
     Sum& sum = sums_[one.column];
@@ -137,7 +157,7 @@ void EvidenceSum::add(const JobModel::Parts& model, std::span<const double> row,
   // The value expected from a window's other features is no measure if those are odd too.
   for (const Coordinate& coordinate : model.coordinates)
     usual_[coordinate.column] = coordinate.value_of(0, model.columns[coordinate.column]);
-  deviations_.add(model, row);
+  deviations_.add(model, wall_ns, row);
 }
 
 /// How long memory lasts if it grows on as in this window.
@@ -203,22 +223,34 @@ double EvidenceSum::deviation(std::size_t column) const {
   return std::fabs(own) > std::fabs(found->second.deviation) ? own : found->second.deviation;
 }
 
-OwnCost own_cost(const Deviations& own, std::span<const Deviations* const> peers,
-                 std::span<const Column> columns) {
-  const auto beyond_peers = [&](std::span<const Sign> signs) {
-    double out = 0;
+std::vector<OwnCost> own_costs(std::span<const Deviations* const> members,
+                               std::span<const Column> columns,
+                               std::optional<std::int64_t> wall_ns) {
+  std::vector<OwnCost> out(members.size());
+  const auto raise = [&](double OwnCost::*cost, std::span<const Sign> signs) {
     for (const Sign& sign : signs) {
       const std::size_t c = index_of(columns, sign.feature);
-      if (c == columns.size() || !own.has(c)) continue;
-      std::vector<double> others;
-      for (const Deviations* peer : peers)
-        if (peer->has(c)) others.push_back(peer->of(c));
-      out = std::max(out, sign.worse * (own.of(c) - (others.empty() ? 0 : stats::median(others))));
+      std::vector<std::size_t> who;
+      std::vector<double> values;
+      for (std::size_t m = 0; c < columns.size() && m < members.size(); ++m) {
+        if (!members[m]->has(c)) continue;
+        const auto value = wall_ns ? members[m]->at(c, *wall_ns) : members[m]->of(c);
+        if (!value) continue;
+        who.push_back(m);
+        values.push_back(*value);
+      }
+      const std::vector<double> others = stats::centres_of_others(values);
+      for (std::size_t i = 0; i < who.size(); ++i)
+        out[who[i]].*cost = std::max(out[who[i]].*cost, sign.worse * (values[i] - others[i]));
     }
-    return out;
   };
-  return {std::max(beyond_peers(kOwnSigns), beyond_peers(kHardwareSigns)),
-          beyond_peers(kWaitingSigns)};
+  raise(&OwnCost::seen, kSeenSigns);
+  raise(&OwnCost::seen, kHardwareSigns);
+  raise(&OwnCost::work, kTimedSigns);
+  raise(&OwnCost::waited_for, kWaitingSigns);
+  for (OwnCost& cost : out)
+    cost.work = std::max(cost.work, cost.seen);
+  return out;
 }
 
 bool is_between(std::span<const Deviations* const> all, std::span<const Column> columns) {
@@ -243,11 +275,18 @@ IncidentKind kind_of(const EvidenceSum& sum, std::span<const Column> columns,
   const double network = worst(sum, columns, kNetwork),
                contention = worst(sum, columns, kContention);
   const double disk = worst(sum, columns, kDisk), input = worst(sum, columns, kInputSigns);
+  const double faults = worst(sum, columns, kFaultSigns),
+               system = worst(sum, columns, kSystemSigns);
   const double collective = worst(sum, columns, kCollectiveSigns);
   if (growing > kNormalSpreads && growing >= std::max(contention, network))
     return IncidentKind::kMemoryGrowth;
   if (network > kNormalSpreads && network >= contention)
     return IncidentKind::kCommunicationInefficiency;
+  // Their time is the kernel's: more work of it also means more waiting for processors. Pages that
+  // come from the disk make faults of both kinds.
+  if (faults > kOddSpreads && system > kNormalSpreads && faults >= contention &&
+      worst(sum, columns, kMajorFaultSigns) <= kOddSpreads)
+    return IncidentKind::kPageFaults;
   // A job that waits for its input runs less, so nobody takes its processors away.
   if (contention > kOddSpreads && contention >= 0.5 * input)
     return IncidentKind::kResourceContention;
@@ -259,7 +298,9 @@ IncidentKind kind_of(const EvidenceSum& sum, std::span<const Column> columns,
   if (collective > kOddSpreads && !is_of_single_ranks)
     return IncidentKind::kCommunicationInefficiency;
   if (worst(sum, columns, kLatencySigns) <= kNormalSpreads) return IncidentKind::kUnknown;
-  return is_of_one ? phase_of(sum, columns) : IncidentKind::kLatencySpike;
+  if (!is_of_one) return IncidentKind::kLatencySpike;
+  // A phase holds the kernel's time too, and says nothing of the program's own.
+  return system > kOddSpreads ? IncidentKind::kKernelTime : phase_of(sum, columns);
 }
 
 bool is_harm_by_itself(const EvidenceSum& sum, std::span<const Column> columns) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,13 +19,19 @@ inline constexpr std::size_t kWindowsKept = 32;  // whose values an incident kee
 /// How far columns are from their learnt centers, over the windows of an incident.
 class Deviations {
  public:
-  void add(const JobModel::Parts& model, std::span<const double> row);
+  void add(const JobModel::Parts& model, std::int64_t wall_ns, std::span<const double> row);
   /// Median over the windows, in spreads; 0 if the column was not seen.
   [[nodiscard]] double of(std::size_t column) const;
+  /// In one window; nothing if the column was not seen in it.
+  [[nodiscard]] std::optional<double> at(std::size_t column, std::int64_t wall_ns) const;
   [[nodiscard]] bool has(std::size_t column) const { return kept_.count(column) != 0; }
 
  private:
-  std::map<std::size_t, std::vector<double>> kept_;  // by column; none is empty
+  struct Kept {
+    std::int64_t wall_ns{0};
+    double value{0};
+  };
+  std::map<std::size_t, std::vector<Kept>> kept_;  // by column; none is empty
 };
 
 /// In which column a rank stands out of its peers.
@@ -38,7 +45,7 @@ struct PeerFinding {
 class EvidenceSum {
  public:
   /// One flagged window of one rank: its explanation and its values.
-  void add(const JobModel::Parts& model, std::span<const double> row,
+  void add(const JobModel::Parts& model, std::int64_t wall_ns, std::span<const double> row,
            std::span<const Contribution> contributions);
   /// The rank stands out of its peers; the last word of a column holds.
   void add(const PeerFinding& finding) { findings_[finding.column] = finding; }
@@ -72,11 +79,14 @@ class EvidenceSum {
 /// Cost that a process causes itself, beyond its peers' and without its waiting for others:
 /// differences from their median, to the worse, in spreads.
 struct OwnCost {
-  double work{0};        // the largest among input, processor, memory, disk and device features
+  double seen{0};        // the largest among features that kernel and driver count by process
+  double work{0};        // the largest among these and the times of its own work
   double waited_for{0};  // by how much less it waits in collectives
 };
-[[nodiscard]] OwnCost own_cost(const Deviations& own, std::span<const Deviations* const> peers,
-                               std::span<const Column> columns);
+/// Of each member, over all windows or in that of `wall_ns`.
+[[nodiscard]] std::vector<OwnCost> own_costs(std::span<const Deviations* const> members,
+                                             std::span<const Column> columns,
+                                             std::optional<std::int64_t> wall_ns = {});
 /// True if the fault lies between the processes, so that none is to blame: all of them wait
 /// for each other more than they did, or the connections of at least half suffer.
 [[nodiscard]] bool is_between(std::span<const Deviations* const> all,

@@ -2,7 +2,9 @@
 #include "detect/internal/watch_state.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <iterator>
 
 #include "detect/internal/thresholds.h"
 #include "detect/thresholds.h"
@@ -14,6 +16,7 @@ namespace {
 constexpr std::size_t kEvidenceMax = 8;
 constexpr std::size_t kRowsMax = 100;
 constexpr std::size_t kExcessesMax = 128;
+constexpr std::size_t kMarksMax = 128;  // windows of which one in some may stand out
 
 }  // namespace
 
@@ -60,7 +63,10 @@ Episode::Part& Episode::part_of(MemberKey key, const Member& member) {
 void Episode::add_deviations(MemberKey key, const Member& member, const Member::Recent& recent,
                              const JobModel::Parts& model) {
   Part& part = part_of(key, member);
-  part.level.add(model, recent.row);
+  part.level.add(model, recent.wall_ns, recent.row);
+  // A single feature beyond its cut flags windows below the threshold too.
+  const double excess = recent.is_flagged ? std::max(1.0, recent.score - model.threshold) : 0;
+  if (part.marks.size() < kMarksMax) part.marks.push_back({recent.wall_ns, excess});
   if (!slow_ || part.paces.size() >= kWindowsKept) return;
   if (const double pace = recent.row[slow_->column]; !std::isnan(pace)) part.paces.push_back(pace);
 }
@@ -70,8 +76,8 @@ void Episode::add(MemberKey key, const Member& member, const Member::Recent& rec
   const JobModel::Parts& parts = scorer.model().parts();
   const auto contributions = scorer.explain(recent.row, kEvidenceMax);
   Part& part = part_of(key, member);
-  part.sum.add(parts, recent.row, contributions);
-  all_.add(parts, recent.row, contributions);
+  part.sum.add(parts, recent.wall_ns, recent.row, contributions);
+  all_.add(parts, recent.wall_ns, recent.row, contributions);
   if (!std::isnan(recent.score)) {
     part.excess += recent.score - parts.threshold;
     part.windows += 1;
@@ -99,35 +105,91 @@ void Episode::include(MemberKey key, const Member& member, const PeerFinding& fi
   Part& part = part_of(key, member);
   part.is_included = true;
   ++part.peer_votes;
+  if (!part.marks.empty() && part.marks.back().wall_ns == member.recent.back().wall_ns)
+    part.marks.back().vote = 1;
   part.sum.add(finding);
+}
+
+std::vector<std::int64_t> Episode::windows_seen() const {
+  std::set<std::int64_t> out;
+  for (const auto& [key, part] : parts_)
+    for (const Mark& mark : part.marks)
+      out.insert(mark.wall_ns);
+  return {out.begin(), out.end()};
+}
+
+stats::MemberSeries Episode::by_window(double Mark::*strength) const {
+  stats::MemberSeries out(parts_.size());
+  for (const std::int64_t wall_ns : windows_seen()) {
+    std::vector<double> values;
+    for (const auto& [key, part] : parts_) {
+      const auto mark = std::find_if(part.marks.begin(), part.marks.end(),
+                                     [&](const Mark& one) { return one.wall_ns == wall_ns; });
+      values.push_back(mark == part.marks.end() ? 0 : (*mark).*strength);
+    }
+    if (std::all_of(values.begin(), values.end(), [](double value) { return value <= 0; }))
+      continue;
+    for (std::size_t m = 0; m < values.size(); ++m)
+      out[m].push_back(values[m]);
+  }
+  return out;
+}
+
+std::vector<MemberKey> Episode::beyond_chance(const std::vector<MemberKey>& keys,
+                                              stats::MemberSeries values) const {
+  // Not looked at anew with each window: many looks would find by chance what one does not.
+  for (std::vector<double>& one : values)
+    one.resize(std::bit_floor(one.size()));
+  std::vector<std::size_t> suspects;
+  std::size_t index = 0;
+  for (const auto& [key, part] : parts_) {
+    if (std::find(keys.begin(), keys.end(), key) != keys.end()) suspects.push_back(index);
+    ++index;
+  }
+  const std::vector<double> chances = stats::chances_of_blocks(values, suspects);
+  std::vector<MemberKey> out;
+  for (std::size_t i = 0; i < suspects.size(); ++i)
+    if (chances[i] <= stats::kBlameChanceMax)
+      out.push_back(std::next(parts_.begin(), static_cast<std::ptrdiff_t>(suspects[i]))->first);
+  return out;
 }
 
 // If ranks wait for each other, all of them are slow; the one that the others wait for is the one
 // whose own work costs more than that of its peers.
-std::vector<MemberKey> Episode::by_own_cost(std::span<const Column> columns,
-                                            std::size_t member_count) const {
-  std::vector<std::pair<MemberKey, OwnCost>> costs;
+std::optional<std::vector<MemberKey>> Episode::by_own_cost(std::span<const Column> columns,
+                                                           std::size_t member_count) const {
+  std::vector<MemberKey> keys;
+  std::vector<const Deviations*> levels;
   for (const auto& [key, part] : parts_) {
-    std::vector<const Deviations*> peers;
-    for (const auto& [other, peer] : parts_)
-      if (other != key) peers.push_back(&peer.level);
-    costs.emplace_back(key, own_cost(part.level, peers, columns));
+    keys.push_back(key);
+    levels.push_back(&part.level);
   }
+  const std::vector<OwnCost> costs = own_costs(levels, columns);
   // Direct observations come before the evidence of others' waiting.
   for (const auto member : {&OwnCost::work, &OwnCost::waited_for}) {
-    const auto cost_of = [&](const auto& entry) {
-      return std::min(entry.second.*member, kOwnCostMax);
-    };
     double most = 0;
-    for (const auto& entry : costs)
-      most = std::max(most, cost_of(entry));
+    for (const OwnCost& cost : costs)
+      most = std::max(most, std::min(cost.*member, kOwnCostMax));
     if (most < kOddSpreads) continue;
-    std::vector<MemberKey> out;
-    for (const auto& entry : costs)
-      if (2 * cost_of(entry) >= most) out.push_back(entry.first);
-    if (2 * out.size() <= member_count) return out;
+    std::vector<MemberKey> out, compared;
+    for (std::size_t m = 0; m < keys.size(); ++m) {
+      if (2 * std::min(costs[m].*member, kOwnCostMax) < most) continue;
+      const bool is_seen = member == &OwnCost::work && 2 * costs[m].seen >= most;
+      (is_seen ? out : compared).push_back(keys[m]);
+    }
+    if (2 * (out.size() + compared.size()) > member_count) continue;
+    if (compared.empty()) return out;
+    stats::MemberSeries by_window(keys.size());
+    for (const std::int64_t wall_ns : windows_seen()) {
+      const std::vector<OwnCost> now = own_costs(levels, columns, wall_ns);
+      for (std::size_t m = 0; m < keys.size(); ++m)
+        by_window[m].push_back(now[m].*member);
+    }
+    for (const MemberKey key : beyond_chance(compared, by_window))
+      out.push_back(key);
+    return out;
   }
-  return {};
+  return std::nullopt;
 }
 
 std::vector<MemberKey> Episode::by_votes() const {
@@ -172,13 +234,13 @@ bool Episode::has_effect_on_job(std::span<const Column> columns, const EvidenceS
 std::vector<MemberKey> Episode::named(std::span<const Column> columns,
                                       std::size_t member_count) const {
   if (member_count < 2) return by_votes();
-  if (auto out = by_own_cost(columns, member_count); !out.empty()) return out;
+  if (auto out = by_own_cost(columns, member_count)) return *std::move(out);
   std::vector<const Deviations*> all;
   for (const auto& [key, part] : parts_)
     all.push_back(&part.level);
   if (is_between(all, columns)) return {};
-  if (auto out = by_votes(); !out.empty()) return out;
-  return by_score(member_count);
+  if (auto out = beyond_chance(by_votes(), by_window(&Mark::vote)); !out.empty()) return out;
+  return beyond_chance(by_score(member_count), by_window(&Mark::excess));
 }
 
 bool Episode::update(std::span<const Column> columns, std::size_t member_count) {

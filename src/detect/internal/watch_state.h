@@ -18,6 +18,7 @@
 #include "detect/job_model.h"
 #include "detect/rank_tests.h"
 #include "detect/thresholds.h"
+#include "stats/peers.h"
 #include "trace/incident.h"
 
 namespace kansoku::detect {
@@ -131,8 +132,15 @@ class Episode {
   std::map<std::size_t, double> peer_deviations;  // the largest, by column, in scales
 
  private:
+  /// How far a process stood out of itself or of its peers in one window.
+  struct Mark {
+    std::int64_t wall_ns{0};
+    double excess{0};  // of a flagged window, its score above the threshold, 1 at least; else 0
+    double vote{0};    // 1: it stood out of its peers
+  };
   struct Part {
     std::int32_t rank{-1}, pid{0};
+    std::vector<Mark> marks;    // of the first windows
     Deviations level;           // of all windows
     std::vector<double> paces;  // of the first ones, in the unit of the pace's column
     EvidenceSum sum;            // of the windows that speak for it
@@ -145,10 +153,19 @@ class Episode {
                                        const EvidenceSum& sum) const;
   [[nodiscard]] std::vector<MemberKey> named(std::span<const Column> columns,
                                              std::size_t member_count) const;
-  [[nodiscard]] std::vector<MemberKey> by_own_cost(std::span<const Column> columns,
-                                                   std::size_t member_count) const;
+  /// Nothing: own cost gives no answer.
+  [[nodiscard]] std::optional<std::vector<MemberKey>> by_own_cost(std::span<const Column> columns,
+                                                                  std::size_t member_count) const;
   [[nodiscard]] std::vector<MemberKey> by_votes() const;
   [[nodiscard]] std::vector<MemberKey> by_score(std::size_t member_count) const;
+  /// Times of the windows of all processes.
+  [[nodiscard]] std::vector<std::int64_t> windows_seen() const;
+  /// Marks in the order of parts_, without the windows in which nobody stood out.
+  [[nodiscard]] stats::MemberSeries by_window(double Mark::*strength) const;
+  /// Those of `keys` that are above all other processes in more windows than chance allows.
+  /// `values`: in the order of parts_, by window.
+  [[nodiscard]] std::vector<MemberKey> beyond_chance(const std::vector<MemberKey>& keys,
+                                                     stats::MemberSeries values) const;
 
   std::uint64_t number_;
   std::string job_;
