@@ -86,7 +86,7 @@ void add_threads(detect::Window& row, const ProcessWindow& process, double s) {
   set_feature(row, "switches", rate(process.voluntary));
   set_feature(row, "preemptions", rate(process.involuntary));
   set_feature(row, "minor_faults", rate(process.minor_faults));
-  // Of a few ticks of processor time a share is chance.
+  // A share of a few ticks is chance.
   if (const double used_s = process.user_s + process.system_s; used_s >= kUsedMinS)
     set_feature(row, "system_share", process.system_s / used_s);
   const double steps = row.values[static_cast<std::size_t>(detect::feature_index("step_rate"))] * s;

@@ -379,7 +379,7 @@ TEST(Detector, TimeInTheKernelIsNoPhase) {
   EXPECT_EQ(word_of(job.all.back().kind), "kernel_time");
 }
 
-// Of equal ranks now one is the slowest and now another, by luck one of them more often.
+// Now one of equal ranks is the slowest and now another, by luck one of them more often.
 TEST(Detector, RanksThatAreSlowInTurnAreNotNamed) {
   Job job(3);
   const auto in_turn = [](bool is_slow) {

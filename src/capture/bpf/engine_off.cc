@@ -46,6 +46,9 @@ Result<Engine::Handle> Engine::attach_tracepoint(const std::string&, const std::
 Result<Engine::Handle> Engine::attach_lifecycle() {
   return unavailable();
 }
+Result<Engine::Handle> Engine::attach_end_signals() {
+  return unavailable();
+}
 Result<Engine::Handle> Engine::attach_scheduler() {
   return unavailable();
 }

@@ -83,7 +83,7 @@ struct OwnCost {
   double work{0};        // the largest among these and the times of its own work
   double waited_for{0};  // by how much less it waits in collectives
 };
-/// Of each member, over all windows or in that of `wall_ns`.
+/// Costs of each member, over all windows or in that of `wall_ns`.
 [[nodiscard]] std::vector<OwnCost> own_costs(std::span<const Deviations* const> members,
                                              std::span<const Column> columns,
                                              std::optional<std::int64_t> wall_ns = {});
