@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <iterator>
 #include <map>
 #include <string_view>
@@ -18,66 +17,6 @@ namespace {
 
 /// Processes beyond the jobs that a trace may have are left where the first job is.
 constexpr std::size_t kJobsWithProcessesMax = 128;
-
-enum class Leads : std::uint8_t { kDevice, kHost };
-
-/// The same time seen from two sides, and the side that knows its cause.
-struct SameThing {
-  std::string_view device_kind, detail;  // no detail: any
-  std::string_view host_kind;            // "slow_*": all kinds that begin so
-  Leads leads;
-};
-constexpr std::array kSameThings{
-    // The host only waits for its device.
-    SameThing{"slow_kernel", "", "slow_*", Leads::kDevice},
-    SameThing{"slow_kernel", "", "asymmetry", Leads::kDevice},
-    SameThing{"slow_kernel", "", "blocked", Leads::kDevice},
-    SameThing{"slow_kernel", "", "uneven_work", Leads::kDevice},
-    SameThing{"slow_kernel", "", "uneven_time", Leads::kDevice},
-    SameThing{"copy_bound", "", "slow_*", Leads::kDevice},
-    SameThing{"copy_bound", "", "asymmetry", Leads::kDevice},
-    SameThing{"copy_bound", "", "blocked", Leads::kDevice},
-    // The device only waits for its host, which says where it spends the time.
-    SameThing{"gpu_starved", "", "slow_*", Leads::kHost},
-    SameThing{"gpu_starved", "", "asymmetry", Leads::kHost},
-    SameThing{"gpu_starved", "", "uneven_work", Leads::kHost},
-    SameThing{"gpu_starved", "", "slowed", Leads::kHost},
-    SameThing{"gpu_starved", "", "cpu_contention", Leads::kHost},
-    SameThing{"gpu_starved", "", "cpu_throttled", Leads::kHost},
-    SameThing{"gpu_starved", "", "interpreter_lock", Leads::kHost},
-    SameThing{"gpu_starved", "", "blocked", Leads::kHost},
-    SameThing{"gpu_starved", "loader", "common_input", Leads::kHost},
-    SameThing{"launch_bound", "", "slow_*", Leads::kHost},
-    SameThing{"launch_bound", "", "asymmetry", Leads::kHost},
-    SameThing{"launch_bound", "", "cpu_contention", Leads::kHost},
-    SameThing{"launch_bound", "", "cpu_throttled", Leads::kHost},
-    SameThing{"launch_bound", "", "interpreter_lock", Leads::kHost},
-    // A process that got no memory ends, and its peers wait.
-    SameThing{"memory_pressure", "out_of_memory", "hang", Leads::kDevice},
-    SameThing{"memory_pressure", "out_of_memory", "stopped", Leads::kDevice},
-};
-
-bool is_of_kind(std::string_view kind, std::string_view pattern) {
-  if (!pattern.ends_with('*')) return kind == pattern;
-  return kind.starts_with(pattern.substr(0, pattern.size() - 1));
-}
-
-const SameThing* same_thing(const Finding& device, const Finding& host) {
-  const auto row = std::find_if(kSameThings.begin(), kSameThings.end(), [&](const SameThing& r) {
-    return device.kind == r.device_kind && (r.detail.empty() || device.detail == r.detail) &&
-           is_of_kind(host.kind, r.host_kind);
-  });
-  return row == kSameThings.end() ? nullptr : &*row;
-}
-
-/// Ranks wait for others in collectives, so their devices do: an effect of any finding about those.
-bool is_effect_of(const Finding& device, const Finding& host) {
-  if (device.kind != "gpu_starved" || device.detail != "collective" || host.ranks.empty())
-    return false;
-  return std::none_of(host.ranks.begin(), host.ranks.end(), [&](std::int32_t rank) {
-    return std::find(device.ranks.begin(), device.ranks.end(), rank) != device.ranks.end();
-  });
-}
 
 Finding finding_from(const DeviceFinding& found, const Diagnosis& job) {
   Finding out;
@@ -114,20 +53,19 @@ void take_over(const Finding& host, const Diagnosis& job, Finding& device) {
 
 void add_to_job(const DeviceFinding& found, Diagnosis& job) {
   Finding device = finding_from(found, job);
+  const std::size_t count = job.rank_numbers.size();
+  const auto is_effect = [&](const Finding& host) {
+    return !host.is_of_device() && verdict::explains(claim_of(device), claim_of(host), count);
+  };
   for (Finding& host : job.findings) {
-    if (host.is_of_device()) continue;
-    const SameThing* const row = host.ranks == device.ranks ? same_thing(device, host) : nullptr;
-    if ((row != nullptr && row->leads == Leads::kHost) || is_effect_of(device, host)) {
+    if (!host.is_of_device() && verdict::explains(claim_of(host), claim_of(device), count)) {
       host.evidence.push_back(fmt::format(words::kSeenOnDevice, device.kind, device.detail,
                                           device.share * 100, found.verdict));
       return;
     }
-    if (row != nullptr) take_over(host, job, device);
+    if (is_effect(host)) take_over(host, job, device);
   }
-  std::erase_if(job.findings, [&](const Finding& host) {
-    return !host.is_of_device() && host.ranks == device.ranks &&
-           same_thing(device, host) != nullptr;
-  });
+  std::erase_if(job.findings, is_effect);
   job.findings.push_back(std::move(device));
 }
 
@@ -204,7 +142,7 @@ void add_device_findings(const trace::Trace& trace, const DeviceJudgement& judge
   if (left_out > 0) jobs.front().notes.push_back(fmt::format(words::kDevicesLeftOut, left_out));
   for (Diagnosis& job : jobs) {
     settle_by_devices(judged.pids, job);
-    sort_findings(job.findings);
+    verdict::put_in_order(job.findings);
     if (!job.has_windows() && !job.rank_numbers.empty())
       job.victims = victims_of(job.rank_numbers, job.findings);
     if (!job.findings.empty()) std::erase(job.notes, words::kNoPeers);

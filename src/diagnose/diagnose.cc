@@ -446,7 +446,7 @@ void diagnose_windows(const trace::Trace& trace, const Options& options, JobData
   out.steps.found_by = windows.found_by;
   const Context context{trace, job, collectives, windows, phases, times, window_ms, window_ms};
   out.findings = find_causes(context, options, job.notes);
-  sort_findings(out.findings);
+  verdict::put_in_order(out.findings);
 }
 
 void diagnose_steps(const trace::Trace& trace, const Options& options, JobData& job,
@@ -469,12 +469,12 @@ void diagnose_steps(const trace::Trace& trace, const Options& options, JobData& 
     if (job.is_single && out.findings.empty()) {
       if (auto slowed = find_slowed(context, options)) out.findings.push_back(std::move(*slowed));
     }
-    sort_findings(out.findings);
+    verdict::put_in_order(out.findings);
     measure_loss(job, work_series(context), out);
     add_what_if(context, options, out);
     if (auto moving = find_moving_imbalance(context, options, out, job.notes)) {
       out.findings.push_back(std::move(*moving));
-      sort_findings(out.findings);
+      verdict::put_in_order(out.findings);
     }
     add_patterns(context, out);
     fill_step_view(context, durations, out);
@@ -482,7 +482,7 @@ void diagnose_steps(const trace::Trace& trace, const Options& options, JobData& 
   if (auto hang = find_hang(trace, job, collectives, mean_step_ms)) {
     out.findings.push_back(std::move(hang->finding));
     out.view.hang_groups = std::move(hang->groups);
-    sort_findings(out.findings);
+    verdict::put_in_order(out.findings);
   } else if (steps.count() == 0) {
     diagnose_windows(trace, options, job, collectives, out);
   }

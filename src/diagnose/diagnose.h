@@ -14,6 +14,7 @@
 #include "diagnose/pattern.h"
 #include "diagnose/what_if.h"
 #include "trace/model.h"
+#include "verdict/arbiter.h"
 
 namespace kansoku::diagnose {
 
@@ -44,11 +45,7 @@ struct Options {
   std::uint32_t heat_column_count_max{400};
 };
 
-/// Ground that a finding stands on.
-enum class Basis : std::uint8_t {
-  kTest,         // a statistical one, of which the confidence is
-  kObservation,  // a state or a sum that was seen: its confidence is unknown, and written as none
-};
+using verdict::Basis;
 
 struct Finding {
   std::string kind;    // slow_input slow_forward slow_backward slow_optimizer slow_other asymmetry
@@ -77,6 +74,7 @@ struct Finding {
   /// Told by a device's work: a sum, so an observation.
   [[nodiscard]] bool is_of_device() const { return !detail.empty(); }
 };
+[[nodiscard]] verdict::Claim claim_of(const Finding& finding);
 
 /// StepSummary::found_by of a job without steps whose ranks were compared in windows of time.
 inline constexpr std::string_view kFoundByTime = "time";

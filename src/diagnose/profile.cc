@@ -273,9 +273,7 @@ Diagnosis ProfileDiagnosis::run() {
   find_input();
   find_outliers();
   find_late_ranks();
-  std::stable_sort(
-      out_.findings.begin(), out_.findings.end(),
-      [](const Finding& a, const Finding& b) { return a.cost_ms_per_step > b.cost_ms_per_step; });
+  verdict::put_in_order(out_.findings);
   for (const RankView& view : views_) {
     if (view.rank->has_gpu && out_.notes.size() < kNotesMax) {
       out_.notes.push_back(

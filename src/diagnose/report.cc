@@ -53,7 +53,7 @@ Json finding_json(const Finding& finding) {
       .set("stack", Json::array_of(finding.stack))
       .set("cost_ms_per_step", rounded(finding.cost_ms_per_step))
       .set("share", rounded(finding.share))
-      .set("basis", is_test ? "test" : "observation")
+      .set("basis", std::string(verdict::basis_name(finding.basis)))
       .set("confidence", is_test ? Json(rounded(finding.confidence)) : Json())
       .set("rank_confidence", is_test ? Json(rounded(finding.rank_confidence)) : Json())
       .set("explained", optional_json(finding.explained))
@@ -129,7 +129,7 @@ std::string finding_text(const Finding& finding, const Diagnosis& diagnosis,
                               ? words::kAllRanks
                               : fmt::format("rank {}", fmt::join(finding.ranks, ", "));
   const std::string basis = finding.basis == Basis::kObservation
-                                ? words::kObserved
+                                ? std::string(verdict::kObserved)
                                 : fmt::format(words::kConfidence, finding.confidence);
   std::string text;
   if (is_stuck) {

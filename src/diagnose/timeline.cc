@@ -71,8 +71,10 @@ void add_findings(const WhatIf& what_if, const PipelineOps& ops, Diagnosis& out)
   const Suspect* stage = find_suspect(what_if, "stage_balance");
   const Suspect* data = find_suspect(what_if, "data_balance");
   const std::string operations = operations_line(what_if);
-  const auto take = [&](Finding finding, double confidence) {
-    finding.confidence = finding.rank_confidence = confidence;
+  const auto take = [&](Finding finding, std::optional<double> confidence) {
+    // A part of the slow-down that goes with a suspect is a sum.
+    finding.basis = confidence ? Basis::kTest : Basis::kObservation;
+    finding.confidence = finding.rank_confidence = confidence.value_or(0);
     if (!what_if.by_operation.empty()) finding.function = what_if.by_operation.front().name;
     finding.evidence.push_back(operations);
     out.findings.push_back(std::move(finding));
@@ -89,7 +91,7 @@ void add_findings(const WhatIf& what_if, const PipelineOps& ops, Diagnosis& out)
   }
   // The rest is in the work itself: its split over stages, or differences of the data.
   if (stage != nullptr && stage->explained >= kPartExplainedMin)
-    take(stage_finding(what_if, ops, *stage), 1);
+    take(stage_finding(what_if, ops, *stage), std::nullopt);
   const bool data_varies = data != nullptr && data->explained >= kPartExplainedMin &&
                            what_if.forward_backward_correlation >= kDataCorrelationMin;
   if (data_varies) {
@@ -97,7 +99,7 @@ void add_findings(const WhatIf& what_if, const PipelineOps& ops, Diagnosis& out)
     finding.evidence.push_back(
         fmt::format(words::kDurationsCorrelate, what_if.forward_backward_correlation));
     finding.evidence.push_back(words::kAdviceSequences);
-    take(std::move(finding), 1);
+    take(std::move(finding), std::nullopt);
   }
   std::stable_sort(out.findings.begin(), out.findings.end(),
                    [](const Finding& a, const Finding& b) {

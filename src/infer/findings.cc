@@ -217,6 +217,10 @@ std::string_view cause_name(Cause cause) {
   return kNames.at(static_cast<std::size_t>(cause));
 }
 
+verdict::Claim claim_of(const Finding& finding) {
+  return {.kind = cause_name(finding.cause), .cost = finding.share, .share = finding.share};
+}
+
 std::vector<Finding> find_causes(const Run& run, const Report& report,
                                  const std::vector<DeviceFigures>& devices) {
   std::vector<Finding> out;
@@ -225,8 +229,7 @@ std::vector<Finding> find_causes(const Run& run, const Report& report,
     CauseFinder(run.processes[i], report.processes[i], *run.trace, off_cpu, out).find();
   for (std::size_t i = 0; i < std::min(run.processes.size(), devices.size()); ++i)
     find_slower_device(run.processes[i], devices[i], out);
-  std::stable_sort(out.begin(), out.end(),
-                   [](const Finding& a, const Finding& b) { return a.share > b.share; });
+  verdict::put_in_order(out);
   return out;
 }
 

@@ -10,6 +10,7 @@
 #include "infer/device.h"
 #include "infer/figures.h"
 #include "infer/run.h"
+#include "verdict/arbiter.h"
 
 namespace kansoku::infer {
 
@@ -34,7 +35,9 @@ struct Finding {
   double share{0};           // of the time of graphs that it costs, about
   std::int64_t since_ns{0};  // 0: all the time
   std::string text;          // a sentence, with the figures
+  verdict::Basis basis{verdict::Basis::kObservation};
 };
+[[nodiscard]] verdict::Claim claim_of(const Finding& finding);
 
 /// Findings that a recording shows by itself, by cost. A cause that needs the scheduler's events is
 /// not found without them. Thresholds: thresholds.inc.

@@ -3,21 +3,13 @@
 
 #include <algorithm>
 #include <array>
-#include <tuple>
 #include <utility>
 
 namespace kansoku::diagnose {
 
-void sort_findings(std::vector<Finding>& findings) {
-  const auto order = [](const Finding& f) {
-    const bool is_still = f.kind == "hang" || f.kind == "stopped";
-    return std::tuple(is_still                      ? 0
-                      : f.kind == "memory_pressure" ? 1
-                                                    : 2,
-                      -f.cost_ms_per_step, -f.share);
-  };
-  std::stable_sort(findings.begin(), findings.end(),
-                   [&](const Finding& a, const Finding& b) { return order(a) < order(b); });
+verdict::Claim claim_of(const Finding& finding) {
+  return {finding.kind, finding.detail,           finding.ranks, finding.function,
+          finding.file, finding.cost_ms_per_step, finding.share};
 }
 
 std::vector<std::int32_t> victims_of(const std::vector<std::int32_t>& ranks,

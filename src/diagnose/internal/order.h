@@ -8,9 +8,6 @@
 
 namespace kansoku::diagnose {
 
-/// A job that stands still first, then one without memory, then by cost.
-void sort_findings(std::vector<Finding>& findings);
-
 /// Those of `ranks` that no finding is about while others hold them up.
 [[nodiscard]] std::vector<std::int32_t> victims_of(const std::vector<std::int32_t>& ranks,
                                                    const std::vector<Finding>& findings);

@@ -27,7 +27,6 @@ inline constexpr char kStandsStill[] = "{}: {}{} for {:.1f} s, {}\n";
 inline constexpr char kCostOfTime[] = "{}: {}, {:.0f} % of the time, {}\n";
 inline constexpr char kCostPerStep[] = "{}: {}, {:.1f} ms per step ({:.0f} %), {}\n";
 inline constexpr char kConfidence[] = "confidence {:.2f}";
-inline constexpr char kObserved[] = "observed";
 inline constexpr char kOfDevice[] = "{}: {} ({})\n";
 inline constexpr char kOfDeviceTime[] = "{}: {} ({}), {:.0f} % of the time\n";
 inline constexpr char kOfDeviceStep[] = "{}: {} ({}), {:.1f} ms per step ({:.0f} %)\n";

@@ -327,9 +327,7 @@ Finding describe_suspect(const Context& context, const SlowRank& suspect, const 
 // Ranks that are slow in the same place are one finding.
 void merge_into(std::vector<Finding>& findings, Finding next) {
   for (Finding& finding : findings) {
-    const bool is_same = finding.kind == next.kind && !finding.function.empty() &&
-                         finding.function == next.function && finding.file == next.file;
-    if (!is_same) continue;
+    if (!verdict::is_same_place(claim_of(finding), claim_of(next))) continue;
     finding.ranks.insert(finding.ranks.end(), next.ranks.begin(), next.ranks.end());
     std::sort(finding.ranks.begin(), finding.ranks.end());
     finding.cost_ms_per_step = std::max(finding.cost_ms_per_step, next.cost_ms_per_step);
@@ -639,13 +637,8 @@ std::vector<Finding> find_causes(const Context& context, const Options& options,
   find_contention(context, options, findings, notes);
   if (context.has_steps()) find_common_input(context, options, findings);
   if (auto throttled = find_throttled(context, options)) {
-    // Slow work of the ranks meanwhile is a consequence; but not that one of them, where all are
-    // held back, is slower than the others.
-    const bool is_common = throttled->ranks.size() == context.job.ranks.size();
-    std::erase_if(findings, [&](const Finding& f) {
-      const bool is_within = std::includes(throttled->ranks.begin(), throttled->ranks.end(),
-                                           f.ranks.begin(), f.ranks.end());
-      return is_within && (!is_common || f.kind == "cpu_contention");
+    std::erase_if(findings, [&](const Finding& effect) {
+      return verdict::explains(claim_of(*throttled), claim_of(effect), context.job.ranks.size());
     });
     findings.push_back(std::move(*throttled));
   }
