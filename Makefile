@@ -105,7 +105,7 @@ test: deps-test
 	$(call timed,check,tools/check --fast)
 	$(call timed,llama.cpp's CUDA backend,KANSOKU=$(CURDIR)/build/release/kansoku tests/llama/run.py build || { test $$? = 77 && echo "without llama.cpp: its tests are skipped"; })
 	@tools/once.py --list build/release
-	$(if $(FLAKY),KANSOKU_FLAKY_MINUTES=3) ctest --test-dir build/release -j $$(($(JOBS) + 1)) -LE '^all$$' --output-on-failure --no-tests=error
+	$(if $(FLAKY),KANSOKU_FLAKY_MINUTES=3) ctest --test-dir build/release -j $$(($(JOBS) + 1)) --output-on-failure --no-tests=error
 
 # One more than processors: some tests mostly wait for the kernel.
 test-fast: deps-test

@@ -5,7 +5,7 @@
 #   NEEDS need...   no test without them: a target or a true variable each, `!VARIABLE` for a false one
 #   TIMEOUT s  PROCESSORS n  COST n  LABELS ..  LOCKS ..  DEPENDS ..  FIXTURE_SETUP f  FIXTURE f   as ctest has them
 #   LIVE            looks at programs while they run: beside no other such test, but beside those that only compute
-#   TIER fast|all   fast: also in `make test-fast`; all: in `make test-all` alone (docs/testing.md has the reason)
+#   TIER fast       also in `make test-fast`
 #   SOFTGPU         the state of its software GPU lies in the build folder
 #   ENV NAME=VALUE...
 set(kansoku_file $<TARGET_FILE:kansoku>)

@@ -46,9 +46,6 @@ STEPS = {
     "tsan": Step(35, "make tsan", "the program once more, with the thread sanitizer"),
     "nobpf": Step(20, "make nobpf", "the program once more, without libbpf"),
     "fuzz": Step(45, "make fuzz FUZZ_SECONDS=20", "the program once more, by libFuzzer; each target for 20 s"),
-    "slow-tests": Step(15, "cmake --preset release && cmake --build --preset release -j $(nproc) && "
-                           "ctest --test-dir build/release -j $(nproc) -L '^all$' --output-on-failure --no-tests=error",
-                       "tests of ctest that moved down (docs/testing.md)"),
     "llama-tests": Step(25, "KANSOKU_ONCE=never ctest --test-dir build/release -R '^llama\\.' --output-on-failure --no-tests=error",
                         "make test takes them from an earlier run where nothing that they stand on has changed"),
     "llm-quick": Step(15, "make deps-llama && tests/llm/exact.py quick", "needs builds of llama.cpp for the CPU"),
