@@ -18,8 +18,6 @@ using capture::MetricTable;
 using capture::MetricWindow;
 using capture::ProcessWindow;
 
-constexpr double kUsedMinS = 0.1;  // ten ticks of most kernels
-
 /// The calls of one metric as rate, mean, share and so on of a window.
 struct Calls {
   const MetricWindow& calls;
@@ -86,12 +84,7 @@ void add_threads(detect::Window& row, const ProcessWindow& process, double s) {
   set_feature(row, "switches", rate(process.voluntary));
   set_feature(row, "preemptions", rate(process.involuntary));
   set_feature(row, "minor_faults", rate(process.minor_faults));
-  // A share of a few ticks is chance.
-  if (const double used_s = process.user_s + process.system_s; used_s >= kUsedMinS)
-    set_feature(row, "system_share", process.system_s / used_s);
-  const double steps = row.values[static_cast<std::size_t>(detect::feature_index("step_rate"))] * s;
-  if (steps >= 1)
-    set_feature(row, "faults_per_step", static_cast<double>(process.minor_faults) / steps);
+  set_feature(row, "system_share", process.system_s / s);
   set_feature(row, "major_faults", rate(process.major_faults));
   set_feature(row, "disk_wait", process.blocked_threads);
   set_feature(row, "read_bytes", rate(process.read_bytes));
@@ -144,6 +137,7 @@ Result<std::vector<MetricFeature>> metric_features(const std::vector<capture::Pa
 void CallSource::fill(const capture::WatchWindow& window, bool /*is_full*/,
                       std::vector<FeatureRow>& rows) {
   const double window_s = seconds_of(window);
+  std::map<std::int32_t, std::uint64_t> open_faults;
   for (FeatureRow& row : rows) {
     for (const MetricFeature& rule : rules_) {
       const Calls calls = calls_of(*row.process, rule.metric, window_s);
@@ -151,7 +145,28 @@ void CallSource::fill(const capture::WatchWindow& window, bool /*is_full*/,
         row.window.values.at(rule.feature) = *value;
     }
     add_threads(row.window, *row.process, window_s);
+    if (!row.process->has_threads) continue;
+    // Faults of steps that are longer than a window belong to the window in which one ends.
+    const std::uint64_t faults = open_faults_[row.window.pid] + row.process->minor_faults;
+    const std::uint64_t steps = steps_of(*row.process);
+    if (steps > 0)
+      set_feature(row.window, "faults_per_step",
+                  static_cast<double>(faults) / static_cast<double>(steps));
+    open_faults[row.window.pid] = steps > 0 ? 0 : faults;
   }
+  open_faults_ = std::move(open_faults);
+}
+
+/// Steps that ended in the window.
+std::uint64_t CallSource::steps_of(const ProcessWindow& process) const {
+  static const auto kStepRate = static_cast<std::size_t>(detect::feature_index("step_rate"));
+  std::uint64_t out = 0;
+  for (const MetricFeature& rule : rules_) {
+    const bool is_steps = rule.feature == kStepRate && rule.metric < process.metrics.size() &&
+                          process.metrics[rule.metric].is_known;
+    if (is_steps) out = std::max(out, process.metrics[rule.metric].count);
+  }
+  return out;
 }
 
 }  // namespace kansoku::agent

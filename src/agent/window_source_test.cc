@@ -118,22 +118,33 @@ TEST(FeatureRows, BeingStoppedIsWhatSignalsSayOrWhatALookSaw) {
   EXPECT_EQ(value(watch_maker().make(window), "block_latency"), 0.005);
 }
 
-TEST(FeatureRows, TheKernelsShareIsOfAStepAndOfProcessorTime) {
+TEST(FeatureRows, TimeInTheKernelIsOverTimeAndFaultsAreOfAStep) {
   auto window = one_process(2);
   window.processes[0].has_threads = true;
   window.processes[0].minor_faults = 5000;
-  window.processes[0].user_s = 1.5;
   window.processes[0].system_s = 0.5;
   auto rows = watch_maker().make(window);
   EXPECT_DOUBLE_EQ(value(rows, "system_share"), 0.25);
   EXPECT_TRUE(std::isnan(value(rows, "faults_per_step"))) << "a program without steps";
   metric(window, "step") = {.is_known = true, .count = 20};
   EXPECT_DOUBLE_EQ(value(watch_maker().make(window), "faults_per_step"), 250);
-  metric(window, "step").count = 0;
-  window.processes[0].user_s = window.processes[0].system_s = 0.04;
-  rows = watch_maker().make(window);
-  EXPECT_TRUE(std::isnan(value(rows, "faults_per_step"))) << "no step ended";
-  EXPECT_TRUE(std::isnan(value(rows, "system_share"))) << "a few ticks tell nothing";
+}
+
+TEST(FeatureRows, FaultsOfALongStepAreToldWhenItEnds) {
+  auto maker = watch_maker();
+  auto window = one_process(1);
+  window.processes[0].has_threads = true;
+  metric(window, "step") = {.is_known = true, .count = 1};
+  static_cast<void>(maker.make(window));
+  for (const std::uint64_t faults : {300U, 40U}) {
+    window.processes[0].minor_faults = faults;
+    metric(window, "step").count = 0;
+    EXPECT_TRUE(std::isnan(value(maker.make(window), "faults_per_step")));
+  }
+  window.processes[0].minor_faults = 60;
+  metric(window, "step").count = 1;
+  EXPECT_DOUBLE_EQ(value(maker.make(window), "faults_per_step"), 400);
+  EXPECT_DOUBLE_EQ(value(maker.make(window), "faults_per_step"), 60);
 }
 
 TEST(FeatureRows, AStandingCallIsNotMissing) {

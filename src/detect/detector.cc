@@ -305,6 +305,8 @@ void Detector::Impl::begin_incident(std::int64_t wall_ns, const std::set<MemberK
     open.emplace(++last_episode, options.job, begin, slow_from(begin));
     for (const auto& [key, member] : members) {
       for (const Member::Recent& recent : member.recent) {
+        if (recent.wall_ns <= begin && !recent.is_flagged)
+          open->add_before(key, member, recent, scorer->model().parts());
         if (recent.wall_ns <= begin || recent.wall_ns >= wall_ns) continue;
         open->add_deviations(key, member, recent, scorer->model().parts());
         if (recent.is_flagged && alarmed.count(key) != 0) open->add(key, member, recent, *scorer);

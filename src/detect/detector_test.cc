@@ -412,6 +412,58 @@ TEST(Detector, ARankThatIsSlowInEveryWindowIsNamed) {
   job.go(4, slow(0.5));
   EXPECT_THAT(job.open()->ranks, testing::ElementsAre(3));
   EXPECT_EQ(word_of(job.open()->kind), "slow_optimizer");
+  job.go(130, slow(0.5));  // longer than any bound of the evidence
+  job.go(20, slow(0.1));
+  EXPECT_THAT(job.all.back().ranks, testing::ElementsAre(3));
+  EXPECT_EQ(word_of(job.all.back().kind), "slow_optimizer");
+}
+
+// The quiet windows at its end are no windows in which the other one was slower.
+TEST(Detector, OfTwoTheOneThatWasSlowKeepsItsName) {
+  Job job(2);
+  const auto slow = [](double share) {
+    return [=](int, Window& window) {
+      window.values[at("optimizer_share")] = window.rank == 1 ? share : 0.1;
+      if (share > 0.1) window.values[at("step_mean")] = 0.3;
+    };
+  };
+  job.go(600, slow(0.1));
+  job.go(25, slow(0.5));
+  job.go(20, slow(0.1));
+  EXPECT_THAT(job.all.back().ranks, testing::ElementsAre(1));
+}
+
+// One rank waits for its input and another for processors: each is named, by its own test.
+TEST(Detector, ARankThatIsComparedIsNotHeldAgainstOneThatIsSeen) {
+  Job job(5);
+  const auto both = [](bool is_on) {
+    return [=](int, Window& window) {
+      window.values[at("input_share")] = is_on && window.rank == 1 ? 0.8 : 0.02;
+      window.values[at("throttled_share")] = is_on && window.rank == 3 ? 0.9 : 0.0;
+      if (is_on) window.values[at("step_mean")] = 0.6;
+    };
+  };
+  job.go(600, both(false));
+  job.go(30, both(true));
+  ASSERT_TRUE(job.open().has_value());
+  EXPECT_THAT(job.open()->ranks, testing::ElementsAre(1, 3));
+}
+
+// By luck of the heap one rank always faults more: that is no news when the links are slow.
+TEST(Detector, ARankThatAlwaysFaultedMoreIsNotNamedForAnotherFault) {
+  Job job(4);
+  const auto luck = [](bool is_slow) {
+    return [=](int, Window& window) {
+      window.values[at("faults_per_step")] = window.rank == 2 ? 2900 : 10;
+      window.values[at("tcp_rtt")] = is_slow ? 0.02 : 0.0005;
+      if (is_slow) window.values[at("step_mean")] = 0.5;
+    };
+  };
+  job.go(600, luck(false));
+  job.go(20, luck(true));
+  ASSERT_TRUE(job.open().has_value());
+  EXPECT_EQ(word_of(job.open()->kind), "communication_inefficiency");
+  EXPECT_THAT(job.open()->ranks, testing::IsEmpty());
 }
 
 TEST(Detector, OutliersInThreeOfTenWindowsOfOneRankAreOneAlarm) {
@@ -603,6 +655,7 @@ TEST(Detector, AnErrorOfADeviceThatWasTakenUpLaterIsToldToo) {
   job.go(1, [](int, Window& window) { window.values[at("gpu_xid")] = window.rank == 1 ? 1 : 0; });
   ASSERT_EQ(job.all.size(), 1U);
   EXPECT_EQ(word_of(job.all[0].kind), "hardware_fault");
+  EXPECT_THAT(job.all[0].ranks, testing::ElementsAre(1)) << "the driver says so";
 }
 
 TEST(Detector, WhoIsNamedNoMoreIsTold) {

@@ -72,7 +72,7 @@ constexpr std::array kFeatures{
     Feature{"preemptions", "1/s", kHost, kLog, kModelled, 20, 0, "context switches a second that took a thread off its processor"},
     Feature{"minor_faults", "1/s", kHost, kLog, kModelled, 100, 0, "page faults a second served from memory"},
     Feature{"faults_per_step", "", kHost, kLog, kModelled, 50, 1, "page faults served from memory, a training step"},
-    Feature{"system_share", "ratio", kHost, kLinear, kModelled, .05, 1, "time in the kernel over processor time"},
+    Feature{"system_share", "ratio", kHost, kLinear, kModelled, .05, 1, "processor time in the kernel over time: 1 is one core"},
     Feature{"major_faults", "1/s", kHost, kLog, kModelled, 2, 1, "page faults a second that needed the disk"},
     Feature{"stopped_share", "ratio", kHost, kLinear, kModelled, .02, 1, "time in which the process was stopped by a signal over time"},
     Feature{"disk_wait", "ratio", kHost, kLinear, kModelled, .5, 1, "threads in uninterruptible sleep, mean over the window's looks"},

@@ -101,10 +101,7 @@ void add_findings(const WhatIf& what_if, const PipelineOps& ops, Diagnosis& out)
     finding.evidence.push_back(words::kAdviceSequences);
     take(std::move(finding), std::nullopt);
   }
-  std::stable_sort(out.findings.begin(), out.findings.end(),
-                   [](const Finding& a, const Finding& b) {
-                     return a.explained.value_or(0) > b.explained.value_or(0);
-                   });
+  verdict::put_in_order(out.findings);
 }
 
 Phase phase_of(std::size_t type) {

@@ -17,7 +17,8 @@ enum class Scope : std::uint8_t {
 
 /// The same time seen from two sides: that of the side which knows why is told.
 struct Explanation {
-  std::string_view cause, cause_detail;    // no detail: any; "slow_*": all kinds that begin so
+  // No detail: any. "slow_*": all kinds that begin so; "*": all kinds of the host.
+  std::string_view cause, cause_detail;
   std::string_view effect, effect_detail;  // likewise
   Scope scope;
 };
@@ -61,9 +62,11 @@ constexpr std::array kExplanations{
 constexpr std::array<std::string_view, 2> kStandsStill{"hang", "stopped"};
 constexpr std::string_view kWithoutMemory = "memory_pressure";
 
-bool is_of_kind(std::string_view kind, std::string_view pattern) {
-  if (!pattern.ends_with('*')) return kind == pattern;
-  return kind.starts_with(pattern.substr(0, pattern.size() - 1));
+bool is_of_kind(const Claim& claim, std::string_view pattern, std::string_view detail) {
+  if (!detail.empty() && claim.detail != detail) return false;
+  if (!pattern.ends_with('*')) return claim.kind == pattern;
+  // Findings of a device have a detail.
+  return claim.detail.empty() && claim.kind.starts_with(pattern.substr(0, pattern.size() - 1));
 }
 
 bool is_in_scope(const Claim& cause, const Claim& effect, Scope scope, std::size_t member_count) {
@@ -110,10 +113,8 @@ bool is_same_place(const Claim& a, const Claim& b) {
 
 bool explains(const Claim& cause, const Claim& effect, std::size_t member_count) {
   return std::any_of(kExplanations.begin(), kExplanations.end(), [&](const Explanation& row) {
-    return is_of_kind(cause.kind, row.cause) &&
-           (row.cause_detail.empty() || cause.detail == row.cause_detail) &&
-           is_of_kind(effect.kind, row.effect) &&
-           (row.effect_detail.empty() || effect.detail == row.effect_detail) &&
+    return is_of_kind(cause, row.cause, row.cause_detail) &&
+           is_of_kind(effect, row.effect, row.effect_detail) &&
            is_in_scope(cause, effect, row.scope, member_count);
   });
 }

@@ -24,7 +24,7 @@ inline constexpr std::string_view kObserved = "observed";
 struct Claim {
   std::string_view kind{};
   std::string_view detail{};              // of a device: the cause within the kind; else empty
-  std::span<const std::int32_t> ranks{};  // sorted; none: of nobody in particular
+  std::span<const std::int32_t> ranks{};  // in one order; none: of nobody
   std::string_view function{}, file{};    // no function: not located
   double cost{0};                         // in the unit of all claims that are compared
   double share{0};                        // of the step or of the time

@@ -79,6 +79,10 @@ TEST(Arbiter, RanksHeldBackAreSlowForThatReasonUnlessAllAre) {
   EXPECT_FALSE(explained(some, {"slow_forward", "", {2, 3}}));
   EXPECT_FALSE(explained(all, {"slow_forward", "", {2}}));
   EXPECT_TRUE(explained(all, {"cpu_contention", "", {2}}));
+  EXPECT_FALSE(explained(some, {"slow_kernel", "clocked_lower", {1}}))
+      << "a device is not held back";
+  EXPECT_FALSE(explained(some, {"memory_pressure", "out_of_memory", {1}}));
+  EXPECT_TRUE(explained(some, {"gpu_starved", "launch", {1, 2}}));
 }
 
 }  // namespace

@@ -47,8 +47,8 @@ constexpr std::array kLatencySigns{
     Sign{"sync_mean", 1},     Sign{"decode_mean", 1},  Sign{"decode_p99", 1},
     Sign{"decode_rate", -1},  Sign{"graph_mean", 1},   Sign{"collective_p99", 1}};
 // Signs of own work: a process that waits for others has no more of them. Not the time outside
-// backward: replicas may wait for each other there as well. Nor the kernel's share: who waits has
-// less time of its own beside it.
+// backward: replicas may wait for each other there as well. Nor time in the kernel: who waits
+// polls.
 constexpr std::array kTimedSigns{Sign{"input_share", 1}, Sign{"optimizer_share", 1},
                                  Sign{"gc_share", 1}};
 // Counted by the kernel for that process, not compared times.
@@ -140,9 +140,11 @@ double Deviations::of(std::size_t column) const {
 std::optional<double> Deviations::at(std::size_t column, std::int64_t wall_ns) const {
   const auto found = kept_.find(column);
   if (found == kept_.end()) return std::nullopt;
-  const auto one = std::find_if(found->second.begin(), found->second.end(),
-                                [&](const Kept& kept) { return kept.wall_ns == wall_ns; });
-  return one == found->second.end() ? std::nullopt : std::optional(one->value);
+  const auto one =
+      std::lower_bound(found->second.begin(), found->second.end(), wall_ns,
+                       [](const Kept& kept, std::int64_t time) { return kept.wall_ns < time; });
+  return one == found->second.end() || one->wall_ns != wall_ns ? std::nullopt
+                                                               : std::optional(one->value);
 }
 
 void EvidenceSum::add(const JobModel::Parts& model, std::int64_t wall_ns,
@@ -223,7 +225,7 @@ double EvidenceSum::deviation(std::size_t column) const {
   return std::fabs(own) > std::fabs(found->second.deviation) ? own : found->second.deviation;
 }
 
-std::vector<OwnCost> own_costs(std::span<const Deviations* const> members,
+std::vector<OwnCost> own_costs(std::span<const MemberLevels> members,
                                std::span<const Column> columns,
                                std::optional<std::int64_t> wall_ns) {
   std::vector<OwnCost> out(members.size());
@@ -233,11 +235,12 @@ std::vector<OwnCost> own_costs(std::span<const Deviations* const> members,
       std::vector<std::size_t> who;
       std::vector<double> values;
       for (std::size_t m = 0; c < columns.size() && m < members.size(); ++m) {
-        if (!members[m]->has(c)) continue;
-        const auto value = wall_ns ? members[m]->at(c, *wall_ns) : members[m]->of(c);
+        const Deviations& now = *members[m].now;
+        if (!now.has(c)) continue;
+        const auto value = wall_ns ? now.at(c, *wall_ns) : now.of(c);
         if (!value) continue;
         who.push_back(m);
-        values.push_back(*value);
+        values.push_back(*value - members[m].before->of(c));
       }
       const std::vector<double> others = stats::centres_of_others(values);
       for (std::size_t i = 0; i < who.size(); ++i)
@@ -300,7 +303,10 @@ IncidentKind kind_of(const EvidenceSum& sum, std::span<const Column> columns,
   if (worst(sum, columns, kLatencySigns) <= kNormalSpreads) return IncidentKind::kUnknown;
   if (!is_of_one) return IncidentKind::kLatencySpike;
   // A phase holds the kernel's time too, and says nothing of the program's own.
-  return system > kOddSpreads ? IncidentKind::kKernelTime : phase_of(sum, columns);
+  const IncidentKind phase = phase_of(sum, columns);
+  return system > kOddSpreads && phase != IncidentKind::kGarbageCollection
+             ? IncidentKind::kKernelTime
+             : phase;
 }
 
 bool is_harm_by_itself(const EvidenceSum& sum, std::span<const Column> columns) {

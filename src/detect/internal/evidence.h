@@ -83,8 +83,13 @@ struct OwnCost {
   double work{0};        // the largest among these and the times of its own work
   double waited_for{0};  // by how much less it waits in collectives
 };
+/// A member's windows of an incident, and those before it. Borrowed.
+struct MemberLevels {
+  const Deviations* now{nullptr};
+  const Deviations* before{nullptr};  // a standing difference from its peers is no cost
+};
 /// Costs of each member, over all windows or in that of `wall_ns`.
-[[nodiscard]] std::vector<OwnCost> own_costs(std::span<const Deviations* const> members,
+[[nodiscard]] std::vector<OwnCost> own_costs(std::span<const MemberLevels> members,
                                              std::span<const Column> columns,
                                              std::optional<std::int64_t> wall_ns = {});
 /// True if the fault lies between the processes, so that none is to blame: all of them wait

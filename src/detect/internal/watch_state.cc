@@ -64,9 +64,11 @@ void Episode::add_deviations(MemberKey key, const Member& member, const Member::
                              const JobModel::Parts& model) {
   Part& part = part_of(key, member);
   part.level.add(model, recent.wall_ns, recent.row);
+  if (part.windows_kept.size() < kWindowsKept) part.windows_kept.push_back(recent.wall_ns);
+  part.has_event = part.has_event || recent.is_event;
   // A single feature beyond its cut flags windows below the threshold too.
-  const double excess = recent.is_flagged ? std::max(1.0, recent.score - model.threshold) : 0;
-  if (part.marks.size() < kMarksMax) part.marks.push_back({recent.wall_ns, excess});
+  if (recent.is_flagged && part.marks.size() < kMarksMax)
+    part.marks.push_back({recent.wall_ns, std::max(1.0, recent.score - model.threshold)});
   if (!slow_ || part.paces.size() >= kWindowsKept) return;
   if (const double pace = recent.row[slow_->column]; !std::isnan(pace)) part.paces.push_back(pace);
 }
@@ -105,52 +107,56 @@ void Episode::include(MemberKey key, const Member& member, const PeerFinding& fi
   Part& part = part_of(key, member);
   part.is_included = true;
   ++part.peer_votes;
-  if (!part.marks.empty() && part.marks.back().wall_ns == member.recent.back().wall_ns)
-    part.marks.back().vote = 1;
+  const std::int64_t wall_ns = member.recent.back().wall_ns;
+  const bool is_marked = !part.marks.empty() && part.marks.back().wall_ns == wall_ns;
+  if (!is_marked && part.marks.size() < kMarksMax) part.marks.push_back({wall_ns});
+  if (is_marked || part.marks.back().wall_ns == wall_ns) part.marks.back().vote = 1;
   part.sum.add(finding);
 }
 
-std::vector<std::int64_t> Episode::windows_seen() const {
-  std::set<std::int64_t> out;
-  for (const auto& [key, part] : parts_)
-    for (const Mark& mark : part.marks)
-      out.insert(mark.wall_ns);
-  return {out.begin(), out.end()};
-}
-
 stats::MemberSeries Episode::by_window(double Mark::*strength) const {
-  stats::MemberSeries out(parts_.size());
-  for (const std::int64_t wall_ns : windows_seen()) {
-    std::vector<double> values;
-    for (const auto& [key, part] : parts_) {
-      const auto mark = std::find_if(part.marks.begin(), part.marks.end(),
-                                     [&](const Mark& one) { return one.wall_ns == wall_ns; });
-      values.push_back(mark == part.marks.end() ? 0 : (*mark).*strength);
+  std::map<std::int64_t, std::vector<double>> windows_of;
+  std::size_t index = 0;
+  for (const auto& [key, part] : parts_) {
+    for (const Mark& mark : part.marks) {
+      if (mark.*strength <= 0) continue;
+      auto& values = windows_of[mark.wall_ns];
+      values.resize(parts_.size());
+      values[index] = mark.*strength;
     }
-    if (std::all_of(values.begin(), values.end(), [](double value) { return value <= 0; }))
-      continue;
+    ++index;
+  }
+  stats::MemberSeries out(parts_.size());
+  for (const auto& [wall_ns, values] : windows_of)
     for (std::size_t m = 0; m < values.size(); ++m)
       out[m].push_back(values[m]);
-  }
   return out;
 }
 
 std::vector<MemberKey> Episode::beyond_chance(const std::vector<MemberKey>& keys,
-                                              stats::MemberSeries values) const {
+                                              stats::MemberSeries values,
+                                              const std::vector<MemberKey>& known) const {
+  if (keys.empty()) return {};
   // Not looked at anew with each window: many looks would find by chance what one does not.
   for (std::vector<double>& one : values)
     one.resize(std::bit_floor(one.size()));
+  const std::set<MemberKey> asked(keys.begin(), keys.end()),
+      named_before(known.begin(), known.end());
   std::vector<std::size_t> suspects;
+  std::vector<MemberKey> keys_of;
   std::size_t index = 0;
   for (const auto& [key, part] : parts_) {
-    if (std::find(keys.begin(), keys.end(), key) != keys.end()) suspects.push_back(index);
+    if (asked.count(key) != 0 || named_before.count(key) != 0) {
+      suspects.push_back(index);
+      keys_of.push_back(key);
+    }
     ++index;
   }
   const std::vector<double> chances = stats::chances_of_blocks(values, suspects);
   std::vector<MemberKey> out;
   for (std::size_t i = 0; i < suspects.size(); ++i)
-    if (chances[i] <= stats::kBlameChanceMax)
-      out.push_back(std::next(parts_.begin(), static_cast<std::ptrdiff_t>(suspects[i]))->first);
+    if (asked.count(keys_of[i]) != 0 && chances[i] <= stats::kBlameChanceMax)
+      out.push_back(keys_of[i]);
   return out;
 }
 
@@ -159,10 +165,12 @@ std::vector<MemberKey> Episode::beyond_chance(const std::vector<MemberKey>& keys
 std::optional<std::vector<MemberKey>> Episode::by_own_cost(std::span<const Column> columns,
                                                            std::size_t member_count) const {
   std::vector<MemberKey> keys;
-  std::vector<const Deviations*> levels;
+  std::vector<MemberLevels> levels;
+  std::set<std::int64_t> windows_of;
   for (const auto& [key, part] : parts_) {
     keys.push_back(key);
-    levels.push_back(&part.level);
+    levels.push_back({&part.level, &part.before});
+    windows_of.insert(part.windows_kept.begin(), part.windows_kept.end());
   }
   const std::vector<OwnCost> costs = own_costs(levels, columns);
   // Direct observations come before the evidence of others' waiting.
@@ -179,17 +187,30 @@ std::optional<std::vector<MemberKey>> Episode::by_own_cost(std::span<const Colum
     }
     if (2 * (out.size() + compared.size()) > member_count) continue;
     if (compared.empty()) return out;
-    stats::MemberSeries by_window(keys.size());
-    for (const std::int64_t wall_ns : windows_seen()) {
-      const std::vector<OwnCost> now = own_costs(levels, columns, wall_ns);
-      for (std::size_t m = 0; m < keys.size(); ++m)
-        by_window[m].push_back(now[m].*member);
+    stats::MemberSeries values(keys.size());
+    for (const std::int64_t wall_ns : windows_of) {
+      std::vector<OwnCost> now = own_costs(levels, columns, wall_ns);
+      for (OwnCost& cost : now)
+        cost.*member = std::min(cost.*member, kOwnCostMax);
+      const bool is_odd = std::any_of(
+          now.begin(), now.end(), [&](const OwnCost& cost) { return cost.*member >= kOddSpreads; });
+      for (std::size_t m = 0; is_odd && m < keys.size(); ++m)
+        values[m].push_back(now[m].*member);
     }
-    for (const MemberKey key : beyond_chance(compared, by_window))
+    for (const MemberKey key : beyond_chance(compared, std::move(values), out))
       out.push_back(key);
+    std::sort(out.begin(), out.end());
     return out;
   }
   return std::nullopt;
+}
+
+std::vector<MemberKey> Episode::by_event(std::size_t member_count) const {
+  std::vector<MemberKey> out;
+  for (const auto& [key, part] : parts_)
+    if (part.has_event) out.push_back(key);
+  if (2 * out.size() > member_count) out.clear();
+  return out;
 }
 
 std::vector<MemberKey> Episode::by_votes() const {
@@ -235,6 +256,7 @@ std::vector<MemberKey> Episode::named(std::span<const Column> columns,
                                       std::size_t member_count) const {
   if (member_count < 2) return by_votes();
   if (auto out = by_own_cost(columns, member_count)) return *std::move(out);
+  if (auto out = by_event(member_count); !out.empty()) return out;
   std::vector<const Deviations*> all;
   for (const auto& [key, part] : parts_)
     all.push_back(&part.level);

@@ -84,6 +84,11 @@ class Episode {
   /// One window of any process of the job, flagged or not: its peers are compared with it.
   void add_deviations(MemberKey key, const Member& member, const Member::Recent& recent,
                       const JobModel::Parts& model);
+  /// A healthy window of a process before it began.
+  void add_before(MemberKey key, const Member& member, const Member::Recent& recent,
+                  const JobModel::Parts& model) {
+    part_of(key, member).before.add(model, recent.wall_ns, recent.row);
+  }
   /// The process belongs to it.
   void include(MemberKey key, const Member& member);
   /// It does because it stands out of its peers.
@@ -132,7 +137,7 @@ class Episode {
   std::map<std::size_t, double> peer_deviations;  // the largest, by column, in scales
 
  private:
-  /// How far a process stood out of itself or of its peers in one window.
+  /// A window in which a process stood out of itself or of its peers, and how far.
   struct Mark {
     std::int64_t wall_ns{0};
     double excess{0};  // of a flagged window, its score above the threshold, 1 at least; else 0
@@ -140,7 +145,10 @@ class Episode {
   };
   struct Part {
     std::int32_t rank{-1}, pid{0};
-    std::vector<Mark> marks;    // of the first windows
+    std::vector<Mark> marks;                 // the first ones
+    Deviations before;                       // of the healthy windows before
+    std::vector<std::int64_t> windows_kept;  // times of those in `level`
+    bool has_event{false};
     Deviations level;           // of all windows
     std::vector<double> paces;  // of the first ones, in the unit of the pace's column
     EvidenceSum sum;            // of the windows that speak for it
@@ -156,16 +164,18 @@ class Episode {
   /// Nothing: own cost gives no answer.
   [[nodiscard]] std::optional<std::vector<MemberKey>> by_own_cost(std::span<const Column> columns,
                                                                   std::size_t member_count) const;
+  /// Those whose hardware reported an error.
+  [[nodiscard]] std::vector<MemberKey> by_event(std::size_t member_count) const;
   [[nodiscard]] std::vector<MemberKey> by_votes() const;
   [[nodiscard]] std::vector<MemberKey> by_score(std::size_t member_count) const;
-  /// Times of the windows of all processes.
-  [[nodiscard]] std::vector<std::int64_t> windows_seen() const;
   /// Marks in the order of parts_, without the windows in which nobody stood out.
   [[nodiscard]] stats::MemberSeries by_window(double Mark::*strength) const;
   /// Those of `keys` that are above all other processes in more windows than chance allows.
-  /// `values`: in the order of parts_, by window.
-  [[nodiscard]] std::vector<MemberKey> beyond_chance(const std::vector<MemberKey>& keys,
-                                                     stats::MemberSeries values) const;
+  /// `values`: in the order of parts_, by window in which one stood out. `known` processes are
+  /// named already, and not compared with.
+  [[nodiscard]] std::vector<MemberKey> beyond_chance(
+      const std::vector<MemberKey>& keys, stats::MemberSeries values,
+      const std::vector<MemberKey>& known = {}) const;
 
   std::uint64_t number_;
   std::string job_;
