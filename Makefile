@@ -198,7 +198,7 @@ install: softgpu
 # own programs are tested with it, and without the scripts that run longer under it than their limits.
 asan: export ASAN_OPTIONS = verify_asan_link_order=0
 asan: TESTS = -LE cases
-tsan: export TSAN_OPTIONS = suppressions=$(CURDIR)/tests/tsan.supp
+tsan: export TSAN_OPTIONS = suppressions=$(CURDIR)/tests/tsan.supp:die_after_fork=0
 tsan: TESTS = -R '[.]unit$$|^(fuzz|export)[.]'
 asan tsan: deps-test
 	cmake --preset $@
