@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <time.h>
 
+#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -267,13 +268,13 @@ int wait_for_each_other() {
   Timed t("spin");
   void* flag = nullptr;
   MUST(cuMemAllocHost_v2(&flag, 4));
-  auto* const value = static_cast<volatile std::uint32_t*>(flag);
-  *value = 0;
+  std::atomic_ref<std::uint32_t> value(*static_cast<std::uint32_t*>(flag));
+  value.store(0);
   MUST(cuStreamWaitValue32_v2(t.b, reinterpret_cast<std::uintptr_t>(flag), 1, 0));
   t.spin(t.b);
   t.spin(t.a);
   MUST(cuStreamSynchronize(t.a));
-  *value = 1;
+  value.store(1);
   MUST(cuStreamSynchronize(t.b));
   return 0;
 }

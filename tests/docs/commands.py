@@ -4,7 +4,7 @@
 
 Read are the indented lines and the inline code of README.md, CONTRIBUTING.md, docs/, examples/ and the modules' pages. A command of kansoku
 must have its subcommand and its options in `--help`; `make` must have the target, and the Makefile the variable; a path below tools/,
-tests/, examples/ and share/ must be there. Exit status: 0 all do, 1 some do not.
+tests/, examples/ and share/ must be there, and a program if arguments follow it. Exit status: 0 all do, 1 some do not.
 """
 import argparse
 import os
@@ -109,6 +109,9 @@ def problems_of(words, program, makefile, root):
     for word in words:
         if OUR_PATH.match(word.rstrip(".,:")) and not PLACEHOLDER.search(word) and not os.path.exists(os.path.join(root, word.rstrip(".,:"))):
             yield f"no {word}"
+    path = os.path.join(root, words[0])
+    if len(words) > 1 and OUR_PATH.match(words[0]) and os.path.isfile(path) and not os.access(path, os.X_OK):
+        yield f"{words[0]} is no program"
 
 
 def main():

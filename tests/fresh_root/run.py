@@ -24,6 +24,7 @@ import walk  # noqa: E402
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 HOME = "root/kansoku"  # of the clone, in the new root
+TRUSTED = "/etc/ssl/host-proxy.pem"  # in the new root, if the host has such a file
 MARK = ".kansoku-fresh-root"  # in a folder that may be made anew
 HINTS_MAX = 20
 LINES_MAX = 24  # of a command's output, in the transcript
@@ -67,6 +68,9 @@ def make_root(options):
     for name in ("proc", "sys", "dev"):
         subprocess.run(["mount", "--rbind", f"/{name}", os.path.join(options.root, name)], check=True)
     shutil.copy("/etc/resolv.conf", os.path.join(options.root, "etc/resolv.conf"))
+    # Behind a proxy Node.js is told whose certificates to trust beside its own. The new root is behind the same.
+    if trusted := os.environ.get("NODE_EXTRA_CA_CERTS"):
+        shutil.copy(trusted, options.root + TRUSTED)
 
 
 class Newcomer:
@@ -77,8 +81,9 @@ class Newcomer:
 
     def popen(self, command, folder, **more):
         shell = f"cd /{folder} && {command}"
+        trusted = [f"NODE_EXTRA_CA_CERTS={TRUSTED}"] if os.path.exists(self.root + TRUSTED) else []
         return subprocess.Popen(["env", "-i", "HOME=/root", "TERM=dumb", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-                                 "DEBIAN_FRONTEND=noninteractive", "chroot", self.root, "bash", "-c", shell], text=True, errors="replace",
+                                 "DEBIAN_FRONTEND=noninteractive", *trusted, "chroot", self.root, "bash", "-c", shell], text=True, errors="replace",
                                 start_new_session=True, stdin=subprocess.DEVNULL, **more)
 
     def type(self, command, folder=HOME):
