@@ -24,7 +24,7 @@ import walk  # noqa: E402
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 HOME = "root/kansoku"  # of the clone, in the new root
-TRUSTED = "/etc/ssl/host-proxy.pem"  # in the new root, if the host has such a file
+TRUSTED = "/etc/host-proxy.pem"  # in the new root, if the host has such a file
 MARK = ".kansoku-fresh-root"  # in a folder that may be made anew
 HINTS_MAX = 20
 LINES_MAX = 24  # of a command's output, in the transcript
