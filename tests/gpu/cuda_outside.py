@@ -22,6 +22,7 @@ sys.path.insert(0, os.path.join(ROOT, "tests/cuda"))
 import rules as rules_program  # noqa: E402
 
 SAMPLES = ["vector_add", "matrix_product", "reduction", "scan", "histogram", "nbody", "streams", "graphs"]
+TOKENS_BEFORE, LAUNCHES_A_TOKEN = 3, 21  # in half a second; a loaded machine computes no more
 LIMIT_S = 600
 
 
@@ -150,7 +151,7 @@ class Bench:
         """Modules are loaded then, and graphs are made."""
         while child.poll() is None:
             seen = self.stat("-p", str(child.pid), "--for", "500ms")["processes"]
-            if seen and (seen[0]["launches"] > 500 or seen[0]["graph_launches_unknown"] > 20):
+            if seen and (seen[0]["launches"] > TOKENS_BEFORE * LAUNCHES_A_TOKEN or seen[0]["graph_launches_unknown"] > TOKENS_BEFORE):
                 return
         raise Wrong("it ended before it was observed")
 
