@@ -136,6 +136,7 @@ Result<std::vector<MetricFeature>> metric_features(const std::vector<capture::Pa
 
 void CallSource::fill(const capture::WatchWindow& window, bool /*is_full*/,
                       std::vector<FeatureRow>& rows) {
+  static const auto kStepRate = static_cast<std::size_t>(detect::feature_index("step_rate"));
   const double window_s = seconds_of(window);
   std::map<std::int32_t, std::uint64_t> open_faults;
   for (FeatureRow& row : rows) {
@@ -148,25 +149,12 @@ void CallSource::fill(const capture::WatchWindow& window, bool /*is_full*/,
     if (!row.process->has_threads) continue;
     // Faults of steps that are longer than a window belong to the window in which one ends.
     const std::uint64_t faults = open_faults_[row.window.pid] + row.process->minor_faults;
-    const std::uint64_t steps = steps_of(*row.process);
-    if (steps > 0)
-      set_feature(row.window, "faults_per_step",
-                  static_cast<double>(faults) / static_cast<double>(steps));
-    open_faults[row.window.pid] = steps > 0 ? 0 : faults;
+    const double steps = std::round(row.window.values.at(kStepRate) * window_s);
+    const bool has_step = steps > 0;
+    if (has_step) set_feature(row.window, "faults_per_step", static_cast<double>(faults) / steps);
+    open_faults[row.window.pid] = has_step ? 0 : faults;
   }
   open_faults_ = std::move(open_faults);
-}
-
-/// Steps that ended in the window.
-std::uint64_t CallSource::steps_of(const ProcessWindow& process) const {
-  static const auto kStepRate = static_cast<std::size_t>(detect::feature_index("step_rate"));
-  std::uint64_t out = 0;
-  for (const MetricFeature& rule : rules_) {
-    const bool is_steps = rule.feature == kStepRate && rule.metric < process.metrics.size() &&
-                          process.metrics[rule.metric].is_known;
-    if (is_steps) out = std::max(out, process.metrics[rule.metric].count);
-  }
-  return out;
 }
 
 }  // namespace kansoku::agent

@@ -33,8 +33,6 @@ class CallSource final : public WindowSource {
             std::vector<FeatureRow>& rows) override;
 
  private:
-  [[nodiscard]] std::uint64_t steps_of(const capture::ProcessWindow& process) const;
-
   std::vector<MetricFeature> rules_;
   std::map<std::int32_t, std::uint64_t> open_faults_;  // by process, since its last step ended
 };

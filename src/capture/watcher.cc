@@ -45,7 +45,7 @@ constexpr std::uint32_t kBlindWindows = 30;
 
 struct ThreadReading {
   std::uint64_t runtime_ns{0}, run_delay_ns{0}, voluntary{0}, involuntary{0}, minor{0}, major{0},
-      read{0}, written{0}, user_ns{0}, system_ns{0};
+      read{0}, written{0}, system_ns{0};
   std::uint64_t window{0};  // in which it was last seen
 };
 
@@ -391,12 +391,11 @@ void Watcher::Impl::read_threads(std::map<std::int32_t, ProcessWindow>& out) {
       window.major_faults += growth(thread.major_faults, before.major);
       window.read_bytes += growth(thread.read_bytes, before.read);
       window.written_bytes += growth(thread.written_bytes, before.written);
-      window.user_s += 1e-9 * static_cast<double>(growth(thread.user_ns, before.user_ns));
       window.system_s += 1e-9 * static_cast<double>(growth(thread.system_ns, before.system_ns));
     }
     before = {thread.runtime_ns,   thread.run_delay_ns, thread.voluntary,  thread.involuntary,
               thread.minor_faults, thread.major_faults, thread.read_bytes, thread.written_bytes,
-              thread.user_ns,      thread.system_ns,    window_number};
+              thread.system_ns,    window_number};
   });
   if (!read) log(read.error().what);
   for (auto& [pid, target] : targets) {
@@ -450,7 +449,6 @@ void add_use(ProcessWindow& owner, const ProcessWindow& worker, std::size_t bloc
   owner.voluntary += worker.voluntary;
   owner.involuntary += worker.involuntary;
   owner.minor_faults += worker.minor_faults;
-  owner.user_s += worker.user_s;
   owner.system_s += worker.system_s;
   owner.major_faults += worker.major_faults;
   owner.read_bytes += worker.read_bytes;

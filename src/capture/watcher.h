@@ -48,7 +48,7 @@ struct ProcessWindow {
   std::uint32_t thread_count{0}, blocked_threads{0};
   bool is_stopped{false};
   double runtime_s{0}, run_delay_s{0};
-  double user_s{0}, system_s{0};  // processor time by the kernel's account, in ticks or finer
+  double system_s{0};  // in the kernel, by its own account, in ticks or finer
   std::uint64_t voluntary{0}, involuntary{0}, minor_faults{0}, major_faults{0};
   std::uint64_t read_bytes{0}, written_bytes{0};
   bool has_threads{false};  // false: the process is too young, or there is no eBPF

@@ -27,7 +27,7 @@ enum class Cause : std::uint8_t {
 /// "oversubscribed", "thread_held_back", ...
 [[nodiscard]] std::string_view cause_name(Cause cause);
 
-/// Something that makes a model slow, with its evidence.
+/// Something that makes a model slow, with its evidence. All are observations.
 struct Finding {
   Cause cause{};
   std::int32_t pid{0};
@@ -35,7 +35,6 @@ struct Finding {
   double share{0};           // of the time of graphs that it costs, about
   std::int64_t since_ns{0};  // 0: all the time
   std::string text;          // a sentence, with the figures
-  verdict::Basis basis{verdict::Basis::kObservation};
 };
 [[nodiscard]] verdict::Claim claim_of(const Finding& finding);
 

@@ -102,7 +102,7 @@ Json findings_json(const std::vector<Finding>& findings) {
     Json one = Json::object();
     one.set("cause", cause_name(finding.cause)).set("pid", finding.pid).set("what", finding.what);
     one.set("share", finding.share).set("text", finding.text);
-    one.set("basis", std::string(verdict::basis_name(finding.basis)));
+    one.set("basis", std::string(verdict::basis_name(verdict::Basis::kObservation)));
     one.set("since_ns", finding.since_ns == 0 ? Json() : Json(std::to_string(finding.since_ns)));
     out.push(std::move(one));
   }

@@ -53,6 +53,6 @@ struct wire_thread {
   __u64 voluntary, involuntary; /* context switches */
   __u64 minor_faults, major_faults;
   __u64 read_bytes, written_bytes; /* block devices */
-  __u64 user_ns, system_ns;        /* processor time, by the kernel's ticks where it counts so */
+  __u64 system_ns;                 /* in the kernel, by its ticks where it counts so */
 };
-WIRE_ASSERT(sizeof(struct wire_thread) == 96, "part of the ABI: bump WIRE_VERSION");
+WIRE_ASSERT(sizeof(struct wire_thread) == 88, "part of the ABI: bump WIRE_VERSION");

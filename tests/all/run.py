@@ -45,7 +45,7 @@ STEPS = {
     "asan": Step(35, "make asan", "the program once more, with address and undefined-behaviour sanitizers"),
     "tsan": Step(35, "make tsan", "the program once more, with the thread sanitizer"),
     "nobpf": Step(20, "make nobpf", "the program once more, without libbpf"),
-    "fuzz": Step(45, "make fuzz FUZZ_SECONDS=20", "the program once more, by libFuzzer; each target for 20 s"),
+    "fuzz": Step(30, "make fuzz FUZZ_SECONDS=20", "the program once more, by libFuzzer; each target for 20 s"),
     "llama-tests": Step(25, "KANSOKU_ONCE=never ctest --test-dir build/release -R '^llama\\.' --output-on-failure --no-tests=error",
                         "make test takes them from an earlier run where nothing that they stand on has changed"),
     "llm-quick": Step(15, "make deps-llama && tests/llm/exact.py quick", "needs builds of llama.cpp for the CPU"),

@@ -38,7 +38,7 @@ struct task_struct {
   struct signal_struct* signal;
   struct sched_entity se;
   struct sched_info sched_info;
-  __u64 utime, stime;
+  __u64 stime;
   unsigned long nvcsw, nivcsw, min_flt, maj_flt;
   struct task_io_accounting ioac;
   char comm[WIRE_COMM_BYTES];
@@ -553,7 +553,6 @@ int on_thread(struct bpf_iter__task* ctx) {
       .major_faults = task->maj_flt,
       .read_bytes = task->ioac.read_bytes,
       .written_bytes = task->ioac.write_bytes,
-      .user_ns = task->utime,
       .system_ns = task->stime,
   };
   bpf_seq_write(ctx->meta->seq, &thread, sizeof(thread));

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -263,16 +264,15 @@ TEST(Totals, ReadTheThreadsOfObservedProcessesOnly) {
   ASSERT_TRUE((*engine)->read_threads(add).has_value());
   EXPECT_TRUE(threads.empty());
   ASSERT_TRUE((*engine)->observe_process(::getpid()).has_value());
-  for (timespec used{}; used.tv_sec == 0 && used.tv_nsec < 300'000'000;)
-    ASSERT_EQ(::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used), 0);
+  for (rusage used{}; used.ru_stime.tv_sec == 0 && used.ru_stime.tv_usec < 100'000;)
+    ASSERT_EQ(::getrusage(RUSAGE_SELF, &used), 0);  // each spends some of it in the kernel
   ASSERT_TRUE((*engine)->read_threads(add).has_value());
   ASSERT_EQ(threads.size(), 1U);
   EXPECT_EQ(threads[0].tgid, static_cast<std::uint32_t>(::getpid()));
   EXPECT_EQ(threads[0].tid, static_cast<std::uint32_t>(::getpid()));
   EXPECT_GT(threads[0].runtime_ns, 0U);
-  const std::uint64_t used_ns = threads[0].user_ns + threads[0].system_ns;
-  EXPECT_GT(2 * used_ns, threads[0].runtime_ns);
-  EXPECT_LT(used_ns, 2 * threads[0].runtime_ns);
+  EXPECT_GT(threads[0].system_ns, 20'000'000U);  // ticks are rough
+  EXPECT_LT(threads[0].system_ns, 2 * threads[0].runtime_ns);
   EXPECT_GT(threads[0].minor_faults, 0U);
   EXPECT_EQ(threads[0].state, 0U);  // this one runs
 }

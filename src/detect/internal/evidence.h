@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,6 +26,12 @@ class Deviations {
   /// In one window; nothing if the column was not seen in it.
   [[nodiscard]] std::optional<double> at(std::size_t column, std::int64_t wall_ns) const;
   [[nodiscard]] bool has(std::size_t column) const { return kept_.count(column) != 0; }
+  /// Times of the windows that it keeps values of.
+  void add_times_to(std::set<std::int64_t>& out) const {
+    for (const auto& [column, kept] : kept_)
+      for (const Kept& one : kept)
+        out.insert(one.wall_ns);
+  }
 
  private:
   struct Kept {

@@ -60,15 +60,20 @@ Episode::Part& Episode::part_of(MemberKey key, const Member& member) {
   return part;
 }
 
+Episode::Mark* Episode::mark_of(Part& part, std::int64_t wall_ns) {
+  const bool is_marked = !part.marks.empty() && part.marks.back().wall_ns == wall_ns;
+  if (!is_marked && part.marks.size() >= kMarksMax) return nullptr;
+  return is_marked ? &part.marks.back() : &part.marks.emplace_back(Mark{wall_ns});
+}
+
 void Episode::add_deviations(MemberKey key, const Member& member, const Member::Recent& recent,
                              const JobModel::Parts& model) {
   Part& part = part_of(key, member);
   part.level.add(model, recent.wall_ns, recent.row);
-  if (part.windows_kept.size() < kWindowsKept) part.windows_kept.push_back(recent.wall_ns);
   part.has_event = part.has_event || recent.is_event;
   // A single feature beyond its cut flags windows below the threshold too.
-  if (recent.is_flagged && part.marks.size() < kMarksMax)
-    part.marks.push_back({recent.wall_ns, std::max(1.0, recent.score - model.threshold)});
+  if (Mark* const mark = recent.is_flagged ? mark_of(part, recent.wall_ns) : nullptr)
+    mark->excess = std::max(1.0, recent.score - model.threshold);
   if (!slow_ || part.paces.size() >= kWindowsKept) return;
   if (const double pace = recent.row[slow_->column]; !std::isnan(pace)) part.paces.push_back(pace);
 }
@@ -107,10 +112,7 @@ void Episode::include(MemberKey key, const Member& member, const PeerFinding& fi
   Part& part = part_of(key, member);
   part.is_included = true;
   ++part.peer_votes;
-  const std::int64_t wall_ns = member.recent.back().wall_ns;
-  const bool is_marked = !part.marks.empty() && part.marks.back().wall_ns == wall_ns;
-  if (!is_marked && part.marks.size() < kMarksMax) part.marks.push_back({wall_ns});
-  if (is_marked || part.marks.back().wall_ns == wall_ns) part.marks.back().vote = 1;
+  if (Mark* const mark = mark_of(part, member.recent.back().wall_ns)) mark->vote = 1;
   part.sum.add(finding);
 }
 
@@ -170,7 +172,7 @@ std::optional<std::vector<MemberKey>> Episode::by_own_cost(std::span<const Colum
   for (const auto& [key, part] : parts_) {
     keys.push_back(key);
     levels.push_back({&part.level, &part.before});
-    windows_of.insert(part.windows_kept.begin(), part.windows_kept.end());
+    part.level.add_times_to(windows_of);
   }
   const std::vector<OwnCost> costs = own_costs(levels, columns);
   // Direct observations come before the evidence of others' waiting.

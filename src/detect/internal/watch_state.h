@@ -145,9 +145,8 @@ class Episode {
   };
   struct Part {
     std::int32_t rank{-1}, pid{0};
-    std::vector<Mark> marks;                 // the first ones
-    Deviations before;                       // of the healthy windows before
-    std::vector<std::int64_t> windows_kept;  // times of those in `level`
+    std::vector<Mark> marks;  // the first ones
+    Deviations before;        // of the healthy windows before
     bool has_event{false};
     Deviations level;           // of all windows
     std::vector<double> paces;  // of the first ones, in the unit of the pace's column
@@ -157,6 +156,8 @@ class Episode {
     bool is_included{false}, is_alarmed{false};
   };
   Part& part_of(MemberKey key, const Member& member);
+  /// The mark of that window, the last one; null beyond kMarksMax.
+  [[nodiscard]] static Mark* mark_of(Part& part, std::int64_t wall_ns);
   [[nodiscard]] bool has_effect_on_job(std::span<const Column> columns,
                                        const EvidenceSum& sum) const;
   [[nodiscard]] std::vector<MemberKey> named(std::span<const Column> columns,
