@@ -47,6 +47,12 @@ class Check(CheckerTest):
         self.assertIn("; alone: tools/check_bans.py\n", done.stdout)
         self.assertTrue(done.stdout.endswith("check: 4 passed, 0 failed, 1 skipped\n"), done.stdout)  # nothing is built here
 
+    def test_nothing_but_skipped_steps_is_no_success(self):
+        for words in (["tidy"], ["tidy", "--all"]):
+            done = self.check(*words)
+            self.assertEqual(done.returncode, 77, done.stdout)
+            self.assertTrue(done.stdout.endswith("check: 0 passed, 0 failed, 1 skipped\n"), done.stdout)
+
     def test_a_failed_step_does_not_stop_the_others(self):
         self.plant("src/common/b.cc", SPDX + "std::regex r;\n")
         done = self.check("bans", "ratchet")
