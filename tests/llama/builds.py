@@ -128,8 +128,10 @@ WHOLE = {"CMAKE_BUILD_TYPE": "Release", "GGML_CUDA": "ON", "GGML_CUDA_FA": "OFF"
 PROGRAMS = ["test-backend-ops", "llama-cli", "llama-completion", "llama-server", "ggml-rpc-server", "llama-bench"]
 
 CPU_BUILD = "cpu-openmp"
-# As a person builds it: for this very processor and with OpenMP's threads.
-CPU = {"CMAKE_BUILD_TYPE": "Release", "GGML_OPENMP": "ON", "GGML_NATIVE": "ON", "LLAMA_OPENSSL": "OFF", "LLAMA_CURL": "OFF",
+# As a person builds it: for this very processor and with OpenMP's threads. Without AMX: with it, this llama.cpp dies of an illegal instruction
+# at the first Q4_K matrix, unobserved too (Sapphire Rapids).
+NO_AMX = "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
+CPU = {"CMAKE_BUILD_TYPE": "Release", "CMAKE_C_FLAGS": NO_AMX, "CMAKE_CXX_FLAGS": NO_AMX, "GGML_OPENMP": "ON", "GGML_NATIVE": "ON", "LLAMA_OPENSSL": "OFF", "LLAMA_CURL": "OFF",
        "LLAMA_USE_PREBUILT_UI": "OFF"}
 CPU_PROGRAMS = ["llama-server", "llama-completion", "llama-cli"]
 
