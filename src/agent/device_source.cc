@@ -293,13 +293,12 @@ std::vector<std::string> DeviceSource::hardware() const {
 }
 
 void DeviceSource::add_losses(Losses& out) const {
-  using namespace capture::nvml;
-  const DeviceCounterStats stats = devices_ ? devices_->stats() : DeviceCounterStats{};
-  out.add(device_failed_calls, stats.failed_calls);
-  out.add(device_hung_calls, stats.hung_calls);
-  out.add(device_lost, stats.lost);
-  out.add(device_odd_values, stats.odd_values);
-  out.add(device_processes_cut, stats.processes_cut);
+  const auto stats = devices_ ? devices_->stats() : capture::nvml::DeviceCounterStats{};
+  out.add(capture::nvml::device_failed_calls, stats.failed_calls);
+  out.add(capture::nvml::device_hung_calls, stats.hung_calls);
+  out.add(capture::nvml::device_lost, stats.lost);
+  out.add(capture::nvml::device_odd_values, stats.odd_values);
+  out.add(capture::nvml::device_processes_cut, stats.processes_cut);
 }
 
 }  // namespace kansoku::agent

@@ -86,6 +86,7 @@ void HostSource::fill(const capture::WatchWindow& window, bool is_full,
   const double window_s = seconds_of(window);
   impl_->add_pressure(window_s, rows);
   std::vector<std::int32_t> pids;
+  pids.reserve(rows.size());
   for (const FeatureRow& row : rows)
     pids.push_back(row.window.pid);
   const auto readings =

@@ -83,7 +83,7 @@ bool is_address(std::string_view word) {
 
 /// "name=value" without a value that is a run's or nobody's business.
 std::string setting(std::string_view name, std::string_view value) {
-  const std::string shown = is_option(name) && !is_address(name) ? std::string(name) : veiled(name);
+  std::string shown = is_option(name) && !is_address(name) ? std::string(name) : veiled(name);
   if (is_run_option(name) || is_secret_option(name) || is_address(name) || is_place(value))
     return shown;
   return fmt::format("{}={}", shown, veiled(value));

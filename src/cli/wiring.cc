@@ -20,9 +20,11 @@
 namespace kansoku::cli {
 namespace {
 
-volatile std::sig_atomic_t g_signal_count =
-    0;                                         // NOLINT: a signal handler has nowhere else to write
-volatile std::sig_atomic_t g_last_signal = 0;  // NOLINT
+// NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables): a signal handler has nowhere
+// else to write
+volatile std::sig_atomic_t g_signal_count = 0;
+volatile std::sig_atomic_t g_last_signal = 0;
+// NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
 
 void on_signal(int signal) {
   g_signal_count = g_signal_count + 1;

@@ -201,7 +201,7 @@ void note_lines(const toml::node& node, const std::string& path, TomlLines& line
   if (const auto* table = node.as_table()) {
     for (const auto& [key, child] : *table) {
       const std::string name(key.str());
-      const std::string at = path.empty() ? name : path + "." + name;
+      const std::string at = path.empty() ? name : fmt::format("{}.{}", path, name);
       lines.emplace(at, key.source().begin.line);
       note_lines(child, at, lines);
     }

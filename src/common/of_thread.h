@@ -33,6 +33,7 @@ class OfThread {
     return key;
   }
 
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
   static inline thread_local T* mine_ = nullptr;
 };
 

@@ -286,8 +286,8 @@ Result<void> RecordingDevice::protect(DevicePointer at, std::size_t bytes, Acces
 namespace {
 
 /// The one that there is; null: none.
-std::atomic<FailingDriver*> g_failing{
-    nullptr};  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
+std::atomic<FailingDriver*> g_failing{nullptr};
 
 /// Replacement of a function of the driver: fails when its turn has come, else passes the call on.
 template <auto>

@@ -115,7 +115,7 @@ stats::Mixture joined(stats::Mixture a, const stats::Mixture& b, double share_of
     a.weights.push_back(weight * share_of_b);
   a.means.insert(a.means.end(), b.means.begin(), b.means.end());
   a.covariances.insert(a.covariances.end(), b.covariances.begin(), b.covariances.end());
-  return reduce(std::move(a), kMergedComponentsMax);
+  return reduce(a, kMergedComponentsMax);
 }
 
 std::vector<double> drawn(const stats::MixtureDensity& density, std::size_t n,

@@ -208,6 +208,7 @@ std::vector<bool> sustained(const std::vector<bool>& flags) {
 void RunScorer::find_incidents(const std::vector<WindowResult>& windows) {
   const auto flags_of = [&](const auto& test) {
     std::vector<bool> out;
+    out.reserve(windows.size());
     for (const WindowResult& window : windows)
       out.push_back(test(window));
     return sustained(out);

@@ -69,6 +69,7 @@ std::map<std::string, double> functions_of(const Diagnosis& diagnosis) {
 
 Json table(const std::map<std::string, double>& values) {
   std::vector<std::pair<double, std::string>> order;
+  order.reserve(values.size());
   for (const auto& [name, value] : values)
     order.emplace_back(-value, name);
   std::sort(order.begin(), order.end());

@@ -558,6 +558,7 @@ Result<Diagnosis> diagnose(const trace::Trace& trace, const Options& options) {
   TRY(std::vector<JobData> jobs, read_jobs(trace));
   if (jobs.empty()) jobs.emplace_back();
   std::vector<Diagnosis> all;
+  all.reserve(jobs.size());
   for (JobData& job : jobs)
     all.push_back(diagnose_job(trace, options, job));
   return join_jobs(std::move(all));

@@ -57,6 +57,7 @@ Result<std::vector<JobStepTimes>> step_times_of_jobs(const trace::Trace& trace,
                                                      const Options& options) {
   TRY(std::vector<JobData> jobs, read_jobs(trace));
   std::vector<JobStepTimes> out;
+  out.reserve(jobs.size());
   for (JobData& job : jobs)
     out.push_back(times_of_job(trace, options, job));
   return out;

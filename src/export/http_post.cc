@@ -16,7 +16,8 @@
 namespace kansoku::exporter {
 namespace {
 
-constexpr std::size_t kAnswerBytesMax = 64 * 1024;  // of the target's answer; the rest is not read
+constexpr std::size_t kAnswerBytesMax =
+    std::size_t{64} * 1024;  // of the target's answer; the rest is not read
 
 constexpr MetricDef kMessages{"kansoku_export_messages", "", MetricType::kCounter,
                               "Messages to a webhook or collector, by result."};

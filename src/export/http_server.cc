@@ -224,10 +224,10 @@ void HttpServer::Impl::answer(const HttpHandler& handler, const httplib::Request
                       .accept = from.get_header_value("Accept")};
   for (const auto& [name, value] : from.params)
     request.query.emplace(name, value);
-  HttpResponse response = handler(request);
+  const HttpResponse response = handler(request);
   ++(response.status < 400 ? served : refused);
   to.status = response.status;
-  to.set_content(std::move(response.body), response.content_type);
+  to.set_content(response.body, response.content_type);
 }
 
 void HttpServer::Impl::set_limits() {

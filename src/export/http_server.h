@@ -51,7 +51,7 @@ struct HttpOptions {
   std::uint16_t port{0};             // 0: one that is free
   std::size_t thread_count{2};
   std::size_t waiting_max{8};  // accepted connections that wait for a thread
-  std::size_t body_bytes_max{64 * 1024};
+  std::size_t body_bytes_max{std::size_t{64} * 1024};
   Nanos timeout{std::chrono::seconds{5}};  // of one read and of one write
   // Limit of a whole connection, which is for one request: a client that sends a byte now and then
   // is cut off after this, at most a third later.

@@ -48,7 +48,7 @@ std::int64_t floor_div(std::int64_t value, std::int64_t by) {
 
 struct Collector::Impl {
   explicit Impl(CollectorOptions its_options)
-      : options(std::move(its_options)),
+      : options(its_options),
         jobs(options, loss),
         incidents(options, loss),
         clusters(options, loss),
@@ -78,8 +78,7 @@ struct Collector::Impl {
   std::int64_t moved_to{INT64_MIN};  // slot
 };
 
-Collector::Collector(CollectorOptions options)
-    : impl_(std::make_unique<Impl>(std::move(options))) {}
+Collector::Collector(CollectorOptions options) : impl_(std::make_unique<Impl>(options)) {}
 Collector::Collector(Collector&&) noexcept = default;
 Collector& Collector::operator=(Collector&&) noexcept = default;
 Collector::~Collector() = default;

@@ -216,7 +216,7 @@ void Link::pause() {
   pause = std::min(pause, most_);
   pause =
       pause / 2 +
-      Nanos{static_cast<std::int64_t>(jitter_.uniform() * static_cast<double>(pause.count() / 2))};
+      Nanos{static_cast<std::int64_t>(jitter_.uniform() * static_cast<double>(pause.count()) / 2)};
   std::unique_lock lock(shared_->mu);
   shared_->work.wait_for(lock, pause, [this] { return shared_->is_stopping; });
 }

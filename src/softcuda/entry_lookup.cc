@@ -45,9 +45,9 @@ CUresult look_up(const char* name, void** function, int version, std::uint64_t f
 int not_supported(const char* name) {
   static std::mutex mutex;
   // Never ends: threads may call until the very last.
-  static auto& said = *std::make_unique<std::set<std::string>>().release();
+  static auto* const said = std::make_unique<std::set<std::string>>().release();
   const std::scoped_lock lock(mutex);
-  if (said.insert(name).second)
+  if (said->insert(name).second)
     log_line(fmt::format("{} is not supported by the software device", name));
   return CUDA_ERROR_NOT_SUPPORTED;
 }

@@ -90,6 +90,7 @@ std::vector<double> subsample(std::span<const double> values, std::size_t count,
   std::vector<std::size_t> indices = random_indices(values.size(), count, seed, "fit.subsample");
   std::sort(indices.begin(), indices.end());
   std::vector<double> picked;
+  picked.reserve(indices.size());
   for (const std::size_t index : indices)
     picked.push_back(values[index]);
   return picked;

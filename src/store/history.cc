@@ -388,6 +388,7 @@ Result<std::vector<IncidentRecord>> History::incidents(const IncidentFilter& fil
     if (matches(filter, incident)) by_id.emplace(id, incident);
   }
   std::vector<IncidentRecord> out;
+  out.reserve(by_id.size());
   for (auto& [id, incident] : by_id)
     out.push_back(std::move(incident));
   std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) {

@@ -35,8 +35,8 @@ struct IncidentFilter {
 /// between threads.
 class IncidentLog {
  public:
-  static constexpr std::size_t kLineBytesMax = 256 * 1024;
-  static constexpr std::uint64_t kBytesMin = 64 * 1024;
+  static constexpr std::size_t kLineBytesMax = std::size_t{256} * 1024;
+  static constexpr std::uint64_t kBytesMin = std::uint64_t{64} * 1024;
 
   struct Options {
     std::uint64_t bytes_max{16U << 20U};  // both files together; at least kBytesMin

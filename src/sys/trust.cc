@@ -45,7 +45,7 @@ Result<void> check_path(std::string path, int links) {
       if (length <= 0) return errno_error(errno, "read link", path);
       to.resize(static_cast<std::size_t>(length));
       if (links >= kLinksMax) return Error{Code::kPermission, path + ": too many symbolic links"};
-      if (to.front() != '/') to = parent_of(path) + "/" + to;
+      if (to.front() != '/') to.insert(0, parent_of(path) + "/");
       TRY_VOID(check_path(std::move(to), links + 1));
     }
     if (path == "/") return {};

@@ -153,7 +153,7 @@ struct wire_scope {
   __u64 prefix[2]; /* as the bytes lie in memory */
   __u64 mask[2];   /* which of them count */
 };
-WIRE_ASSERT(sizeof(struct wire_scope) == 2 * WIRE_PREFIX_BYTES,
+WIRE_ASSERT(sizeof(struct wire_scope) / 2 == WIRE_PREFIX_BYTES,
             "part of the ABI: bump WIRE_VERSION");
 
 /* One probe, by index in the map `probes`. It may change while the probe is attached: a call is

@@ -30,6 +30,7 @@ const sys::RealClock& real_clock() {
 const std::vector<std::size_t>& feature_order() {
   static const auto order = [] {
     std::vector<std::size_t> out;
+    out.reserve(kMostTelling.size());
     for (const std::string_view name : kMostTelling)
       out.push_back(static_cast<std::size_t>(detect::feature_index(name)));
     for (std::size_t i = 0; i < detect::known_features().size(); ++i) {

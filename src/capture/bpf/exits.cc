@@ -18,7 +18,8 @@ constexpr std::size_t kExitsMax = 64;
 constexpr int kJumpsFollowed = 2;          // one after the other
 constexpr std::size_t kBranchesMax = 8;    // that may stand for one return
 constexpr std::size_t kBackwardsMax = 32;  // instructions before a return that are looked at
-constexpr std::int64_t kStackBytesMax = 8 * 8191;  // the largest that fits into a cookie
+constexpr std::int64_t kStackBytesMax =
+    std::int64_t{8} * 8191;  // the largest that fits into a cookie
 
 /// Place of the return address, seen from an instruction before the return.
 struct Place {

@@ -176,10 +176,9 @@ bool Channel::take_over(Access access) {
   const bool is_alive =
       before != 0 && load(memory_->control.lease_until_ns) > static_cast<std::uint64_t>(boot_ns());
   const bool yields = access == Access::kRecord && (before & WIRE_CUDA_OWNER_WATCHES) != 0;
-  if (is_alive && !yields)
-    owner_ = 0;
-  else if (!__atomic_compare_exchange_n(&memory_->control.owner, &before, owner_, false,
-                                        __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+  if ((is_alive && !yields) ||
+      !__atomic_compare_exchange_n(&memory_->control.owner, &before, owner_, false,
+                                   __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
     owner_ = 0;
   if (owner_ == 0) return false;
   // The first recorder gets all since the begin, every further one only later records.

@@ -73,6 +73,7 @@ std::vector<FrameText> python_stack(const std::vector<python::PyStack>& stacks, 
 
 std::vector<FrameText> frames_text(const std::vector<sys::NativeFrame>& frames) {
   std::vector<FrameText> out;
+  out.reserve(frames.size());
   for (const sys::NativeFrame& frame : frames)
     out.push_back({frame.function.empty() ? std::string() : sys::demangle(frame.function),
                    frame.file, 0, frame.is_guessed});

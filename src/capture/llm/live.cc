@@ -66,7 +66,8 @@ Live::Live(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Live::~Live() = default;
 
 Result<std::unique_ptr<Live>> Live::create(const Clock& clock, const sys::Procfs& procfs,
-                                           SourceOptions options, std::vector<std::int32_t> pids) {
+                                           SourceOptions options,
+                                           const std::vector<std::int32_t>& pids) {
   auto impl = std::make_unique<Impl>(clock, procfs);
   for (const std::int32_t pid : pids) {
     TRY(auto facts, describe_process(procfs, pid));

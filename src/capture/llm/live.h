@@ -23,7 +23,7 @@ class Live {
   [[nodiscard]] static Result<std::unique_ptr<Live>> create(const Clock& clock,
                                                             const sys::Procfs& procfs,
                                                             SourceOptions options,
-                                                            std::vector<std::int32_t> pids);
+                                                            const std::vector<std::int32_t>& pids);
   ~Live();
   Live(const Live&) = delete;
   Live& operator=(const Live&) = delete;

@@ -173,8 +173,8 @@ static uint32_t take_queues(void) {
 }
 
 /* The whole nanosecond next to an elapsed time. Below 16 ms a float of milliseconds has a step of
- * less than 1 ns, so it is the very one that the driver had; to cut would lose up to 1 ns each time,
- * and a device time is a sum of such: of the bases, to the begin, to the end. */
+ * less than 1 ns, so it is the very one that the driver had; to cut would lose up to 1 ns each
+ * time, and a device time is a sum of such: of the bases, to the begin, to the end. */
 static int64_t ns_of(float ms) {
   const double ns = (double)ms * 1e6;
   return (int64_t)(ns < 0 ? ns - 0.5 : ns + 0.5);
@@ -819,7 +819,7 @@ void kansoku_start_poller(void) {
   pthread_sigmask(SIG_SETMASK, &all, &before);
   pthread_attr_init(&attributes);
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-  pthread_attr_setstacksize(&attributes, 512 * 1024);
+  pthread_attr_setstacksize(&attributes, 512L * 1024);
   if (pthread_create(&thread, &attributes, poll, NULL) != 0) kansoku_stop();
   pthread_attr_destroy(&attributes);
   pthread_sigmask(SIG_SETMASK, &before, NULL);

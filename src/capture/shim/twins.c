@@ -353,7 +353,7 @@ static int instrument(struct kansoku_twin* twin, CUgraph graph, int depth) {
 static int make(struct kansoku_twin* twin, CUgraph graph, uint64_t flags) {
   CUgraph clone = NULL;
   twin->nodes = calloc(NODES_MAX, sizeof *twin->nodes);
-  twin->events = calloc(2 * NODES_MAX, sizeof *twin->events);
+  twin->events = calloc((size_t)2 * NODES_MAX, sizeof *twin->events);
   twin->exec = NULL;
   twin->node_count = twin->event_count = 0;
   if (twin->nodes == NULL || twin->events == NULL ||

@@ -251,6 +251,7 @@ class Hang final : public Command {
     sys::sleep_until(clock.now() + kBetweenLooks);
     sys::NativeStacks stacks(procfs);
     std::vector<HangLook> looks;
+    looks.reserve(firsts.size());
     for (const capture::hang::FirstLook& first : firsts)
       looks.push_back(capture::hang::second_look(procfs, first, stacks));
     judge_job(procfs, looks, stacks);

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <optional>
 #include <thread>
@@ -304,7 +305,7 @@ class Gpu final : public Command {
       return Error{Code::kNotFound, fmt::format("no software device {}", device_),
                    "KANSOKU_SOFTGPU_DEVICES sets the number of devices"};
     TRY(auto* const telemetry, softcuda::map_telemetry(device_));
-    if (speed_) telemetry->speed_permille = static_cast<std::uint32_t>(*speed_ * 1000 + 0.5);
+    if (speed_) telemetry->speed_permille = static_cast<std::uint32_t>(std::lround(*speed_ * 1000));
     if (temperature_) telemetry->temperature_celsius = *temperature_;
     if (xid_) telemetry->last_xid = *xid_;
     if (corrected_) telemetry->corrected_errors = *corrected_;

@@ -133,7 +133,7 @@ Result<std::vector<std::string>> command_environment(const SessionOptions& optio
 /// In a line: functions that the packs name and no library had, or that cannot be observed. A
 /// function that one of several libraries has is found.
 void print_problems(const capture::Recorder& recorder) {
-  const auto attachments = recorder.attachments();
+  const auto& attachments = recorder.attachments();
   const auto problems = recorder.problems();
   const auto count = std::count_if(problems.begin(), problems.end(), [&](const std::string& line) {
     const std::string title = line.substr(0, line.find(": no such function in "));

@@ -152,7 +152,7 @@ std::vector<Removal> explain_in_mode(const stats::Mixture& mixture, std::size_t 
   return out;
 }
 
-stats::Mixture reduce(stats::Mixture mixture, std::size_t components_max) {
+stats::Mixture reduce(const stats::Mixture& mixture, std::size_t components_max) {
   const auto d = static_cast<std::size_t>(mixture.dimensions);
   std::vector<Component> parts = split(mixture);
   while (parts.size() > std::max<std::size_t>(1, components_max)) {

@@ -27,6 +27,6 @@ struct Removal {
 
 /// At most `components_max` components: the two whose joining costs least are joined first.
 /// Source: the bound of Runnalls 2007 on the Kullback-Leibler divergence.
-[[nodiscard]] stats::Mixture reduce(stats::Mixture mixture, std::size_t components_max);
+[[nodiscard]] stats::Mixture reduce(const stats::Mixture& mixture, std::size_t components_max);
 
 }  // namespace kansoku::detect

@@ -343,7 +343,7 @@ Result<JobModel> JobModel::fit(const Cube& cube, std::span<const Column> columns
   }
   const auto part = [&](double share) {
     return steady.begin +
-           static_cast<std::size_t>(share * static_cast<double>(steady.size()) + 0.5);
+           static_cast<std::size_t>(std::lround(share * static_cast<double>(steady.size())));
   };
   const Range first{steady.begin, std::max(part(kFitShare), steady.begin + 1)};
   const Range cut{first.end, std::max(part(kCutShare), first.end + 1)};

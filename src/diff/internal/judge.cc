@@ -191,7 +191,7 @@ void Judge::tell_common(Lane lane, std::size_t rank, std::size_t rows,
                                  std::abs(std::expm1(difference.value - others)) >= least;
   if (!common.factor.is_significant) return;
   if (rank != kAllRanks) common.rank = sides_.recordings.front().ranks[rank];
-  out_.commons.push_back(std::move(common));
+  out_.commons.push_back(common);
 }
 
 /// Difference of a row beside its lane, with the lane's difference put back.
@@ -230,7 +230,7 @@ void Judge::add_test(std::size_t number, std::size_t rank, Change Row::*metric,
   test.change = drafts_[number].row.*metric;
   test.chance = put(difference, centre, test.change);
   test.away = difference.value - centre;
-  tests_.push_back(std::move(test));
+  tests_.push_back(test);
 }
 
 void Judge::add_tests(std::size_t number) {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 
@@ -71,8 +72,7 @@ Result<std::vector<Intervals>> diagnosed_steps(const trace::Trace& trace, const 
     if (index == ranks.index_of_pid.end()) continue;
     for (std::size_t s = 0; s < rank.begin_ns.size(); ++s) {
       const std::int64_t begin_ns = rank.begin_ns[s];
-      out[index->second].emplace_back(
-          begin_ns, begin_ns + static_cast<std::int64_t>(rank.step_ms[s] * 1e6 + 0.5));
+      out[index->second].emplace_back(begin_ns, begin_ns + std::llround(rank.step_ms[s] * 1e6));
     }
   }
   notes.insert(notes.end(), job.notes.begin(), job.notes.end());

@@ -157,6 +157,7 @@ CauseColours::CauseColours(const Json& devices, const Json& words) : words_(word
       sums[idle.at(k).at("cause").as_string()] += number_in(idle.at(k).at("us")).value_or(0);
   }
   std::vector<std::pair<double, std::string>> order;
+  order.reserve(sums.size());
   for (const auto& [cause, us] : sums)
     order.emplace_back(-us, cause);
   std::sort(order.begin(), order.end());

@@ -29,6 +29,7 @@ void keep(std::vector<Extremes::Entry>& list, const Extremes::Entry& entry, Befo
 
 std::vector<FleetRank> ranks_of(const std::vector<Extremes::Entry>& entries) {
   std::vector<FleetRank> ranks;
+  ranks.reserve(entries.size());
   for (const Extremes::Entry& entry : entries)
     ranks.push_back({entry.rank, *entry.host, entry.p50});
   return ranks;

@@ -50,6 +50,7 @@ std::vector<ProcessSteps> profiler_steps(const trace::Trace& trace, const ArgRea
     found[pid].steps.push_back(host.time(i));
   }
   std::vector<ProcessSteps> out;
+  out.reserve(found.size());
   for (auto& [pid, steps] : found)
     out.push_back(std::move(steps));
   return out;

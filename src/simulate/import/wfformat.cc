@@ -171,8 +171,7 @@ Result<void> WfImporter::each_element(ondemand::value value, std::string_view wh
   if (value.get_array().get(array)) return error(offset, fmt::format("{}: no array", what));
   for (auto result : array) {
     ondemand::value element;
-    if (std::move(result).get(element))
-      return error(offset, fmt::format("{}: malformed element", what));
+    if (result.get(element)) return error(offset, fmt::format("{}: malformed element", what));
     TRY_VOID(take(element));
   }
   return {};

@@ -87,11 +87,12 @@ double Fleet::due(const DeployedModel& model, double now_s) const {
 /// start.
 std::vector<double> Fleet::oracle_times(const DeployedModel& model) const {
   std::vector<double> times;
+  times.reserve(kOracleStepsMax);
   for (int i = 0; i < kOracleStepsMax; ++i)
     times.push_back(i * horizon_s_ / kOracleStepsMax);
   constexpr double kAfter = 1e-6;  // whole nanoseconds must not fall before the jump
   for (const double jump : model.drift.jump_times())
-    if (times.size() < 2 * kOracleStepsMax && jump + kAfter < horizon_s_)
+    if (times.size() < std::size_t{2} * kOracleStepsMax && jump + kAfter < horizon_s_)
       times.push_back(jump + kAfter);
   std::sort(times.begin(), times.end());
   return times;

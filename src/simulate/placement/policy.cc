@@ -70,6 +70,7 @@ std::vector<TypicalPod> typical_pods(std::span<const Request> requests, double c
     pod.share += 1;
   }
   std::vector<TypicalPod> pods;
+  pods.reserve(counts.size());
   for (const auto& [unused, pod] : counts)
     pods.push_back(pod);
   std::stable_sort(pods.begin(), pods.end(),

@@ -152,7 +152,7 @@ Result<void> fit_days(const Recording& recording, ArrivalModel& model) {
     if (at >= begin && at < end) model.jobs.push_back(kept(job, Nanos{at - begin}));
   }
   model.span_s = static_cast<double>(end - begin) * 1e-9;
-  model.epoch_in_week_s = (begin / 1'000'000'000) % (7 * 86'400);
+  model.epoch_in_week_s = (begin / 1'000'000'000) % (std::int64_t{7} * 86'400);
   return {};
 }
 
@@ -162,7 +162,7 @@ void fit_replay(const Recording& recording, ArrivalModel& model) {
     model.jobs.push_back(kept(job, job.submit - begin));
   const std::int64_t first_ns = recording.at_ns(recording.jobs.front());
   // Time 0 is the first job; what is left of its second below the week's grid is dropped.
-  model.epoch_in_week_s = internal::floor_div(first_ns, 1'000'000'000) % (7 * 86'400);
+  model.epoch_in_week_s = internal::floor_div(first_ns, 1'000'000'000) % (std::int64_t{7} * 86'400);
 }
 
 Result<void> check_input(ArrivalKind kind, const Workload& workload, std::size_t jobs) {

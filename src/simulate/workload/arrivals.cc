@@ -18,7 +18,7 @@ using internal::kDayNs;
 using internal::kHourNs;
 using internal::kStreamMaxNs;
 
-constexpr std::int64_t kRecordedDaysMax = 100 * 366;
+constexpr std::int64_t kRecordedDaysMax = std::int64_t{100} * 366;
 
 constexpr std::array<std::pair<ArrivalKind, std::string_view>, 7> kKinds{{
     {ArrivalKind::kConstant, "constant"},

@@ -36,6 +36,7 @@ std::vector<std::pair<int, double>> gpu_shares(const Workload& workload) {
   for (const Job& job : workload.jobs)
     ++counts[job.gpus];
   std::vector<std::pair<int, double>> shares;
+  shares.reserve(counts.size());
   for (const auto& [gpus, count] : counts)
     shares.emplace_back(gpus,
                         static_cast<double>(count) / static_cast<double>(workload.jobs.size()));

@@ -151,8 +151,9 @@ std::optional<std::int64_t> parse_civil_ns(std::string_view untrusted) {
       second < 0 || second > 59) {
     return std::nullopt;
   }
-  std::int64_t ns =
-      (days_at(year, month, day) * kDaySeconds + hour * 3600 + minute * 60 + second) * kSecondNs;
+  std::int64_t ns = (days_at(year, month, day) * kDaySeconds + std::int64_t{hour} * 3600 +
+                     std::int64_t{minute} * 60 + second) *
+                    kSecondNs;
   std::string_view rest = untrusted.substr(kForm.size());
   for (const std::string_view utc : {std::string_view("Z"), std::string_view("+00:00")}) {
     if (rest.size() >= utc.size() && rest.substr(rest.size() - utc.size()) == utc) {

@@ -23,9 +23,10 @@ namespace {
 constexpr std::uint64_t kHostBytesMax = std::uint64_t{64} << 30;  // of pinned memory
 constexpr Nanos kTimeLimitDefault = std::chrono::seconds{120};
 
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
 std::atomic<Runtime*> g_parents_runtime{nullptr};  // in children of fork
-std::atomic<Runtime*> g_runtime{
-    nullptr};  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
+std::atomic<Runtime*> g_runtime{nullptr};
 
 std::uint64_t ns_of(BootTime time) {
   return static_cast<std::uint64_t>(time.time_since_epoch().count());

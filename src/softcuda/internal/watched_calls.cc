@@ -32,10 +32,10 @@ namespace {
 
 constexpr char kCountsVariable[] = "KANSOKU_SOFTGPU_COUNTS";
 constexpr char kOperationsVariable[] = "KANSOKU_SOFTGPU_OPERATIONS";
-std::atomic<Counts*> g_counts{
-    nullptr};  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
-std::atomic<OperationLog*> g_log{
-    nullptr};  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
+std::atomic<Counts*> g_counts{nullptr};
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
+std::atomic<OperationLog*> g_log{nullptr};
 
 bool is_set(const char* variable) {
   const char* const set = std::getenv(variable);

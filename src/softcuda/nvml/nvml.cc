@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cmath>
 #include <condition_variable>
 #include <cstdint>
 #include <cstring>
@@ -316,8 +317,8 @@ int clock_info(const void* handle, int type, unsigned* mhz, bool is_max) {
   if (type == kMemoryClock) {
     *mhz = kMemoryClockMhz;
   } else {
-    *mhz =
-        is_max ? kNominalClockMhz : static_cast<unsigned>(kNominalClockMhz * device->speed() + 0.5);
+    *mhz = is_max ? kNominalClockMhz
+                  : static_cast<unsigned>(std::lround(kNominalClockMhz * device->speed()));
   }
   return kSuccess;
 }
@@ -336,7 +337,7 @@ unsigned celsius(Device& device) {
   if (set != 0) return set;
   const double share = (milliwatts(device) - kIdleMilliwatts) /
                        static_cast<double>(kPowerLimitMilliwatts - kIdleMilliwatts);
-  return kIdleCelsius + static_cast<unsigned>((kBusyCelsius - kIdleCelsius) * share + 0.5);
+  return kIdleCelsius + static_cast<unsigned>(std::lround((kBusyCelsius - kIdleCelsius) * share));
 }
 
 template <class Info>

@@ -17,6 +17,7 @@ namespace {
 constexpr std::size_t kReasonMax = 300;  // bytes
 
 LoadLog*& listening() {
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
   thread_local LoadLog* of_thread = nullptr;
   return of_thread;
 }

@@ -18,24 +18,23 @@ T load(ByteSpan bytes, std::size_t at) {
 
 void append_utf8(std::string& text, std::uint32_t c) {
   const auto put = [&](std::uint32_t byte) { text.push_back(static_cast<char>(byte)); };
-  if (c < 0x80) {
+  const bool is_character = c < 0xd800 || (c >= 0xe000 && c < 0x110000);
+  if (!is_character) {
+    put('?');  // or half of a surrogate pair, e.g. a byte of a file name that is not UTF-8
+  } else if (c < 0x80) {
     put(c);
   } else if (c < 0x800) {
     put(0xc0 | (c >> 6));
     put(0x80 | (c & 63));
-  } else if (c >= 0xd800 && c < 0xe000) {
-    put('?');  // half of a surrogate pair, e.g. a byte of a file name that is not UTF-8
   } else if (c < 0x10000) {
     put(0xe0 | (c >> 12));
     put(0x80 | ((c >> 6) & 63));
     put(0x80 | (c & 63));
-  } else if (c < 0x110000) {
+  } else {
     put(0xf0 | (c >> 18));
     put(0x80 | ((c >> 12) & 63));
     put(0x80 | ((c >> 6) & 63));
     put(0x80 | (c & 63));
-  } else {
-    put('?');
   }
 }
 

@@ -86,6 +86,7 @@ Queueing queueing_of(const Context& context, const ProcessorUse& use, const Thre
   add_pieces(rank.main.queue_waits, transfer, pieces);
   add_pieces(rank.helper_waits, transfer, pieces);
   std::vector<Interval> all;
+  all.reserve(pieces.size());
   for (const Piece& piece : pieces)
     all.push_back(piece.time);
   const IntervalSet counted = IntervalSet::of(std::move(all));
@@ -154,6 +155,7 @@ std::string takers_text(const Context& context, const Queues& queues,
           queues.ranks[r].mean(static_cast<Side>(side)) / static_cast<double>(ranks.size());
   }
   std::vector<std::pair<double, std::string>> order;
+  order.reserve(programs.size());
   for (const auto& [name, program] : programs)
     order.emplace_back(-program.ms, name);
   std::sort(order.begin(), order.end());

@@ -291,6 +291,7 @@ std::vector<HangGroup> board_of(const trace::Trace& trace, const JobData& job, c
     group.ranks.push_back(rank.rank);
   }
   std::vector<HangGroup> out;
+  out.reserve(groups.size());
   for (auto& [key, group] : groups)
     out.push_back(std::move(group));
   return out;

@@ -156,6 +156,7 @@ void add_wakers(const Context& context, std::size_t r, const IntervalSet& region
   }
   if (!(all > 0)) return;
   std::vector<std::pair<double, std::int32_t>> order;
+  order.reserve(wakers.size());
   for (const auto& [tid, ns] : wakers)
     order.emplace_back(-ns / all, tid);
   std::sort(order.begin(), order.end());

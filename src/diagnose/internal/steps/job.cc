@@ -102,6 +102,7 @@ std::vector<Members> declared_jobs(const Trace& trace) {
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return ranks[a].size() > ranks[b].size(); });
   std::vector<Members> sorted;
+  sorted.reserve(order.size());
   for (const std::size_t i : order)
     sorted.push_back(std::move(jobs[i]));
   return sorted;
@@ -155,6 +156,7 @@ std::vector<Members> single_jobs(const Trace& trace) {
   std::stable_sort(jobs.begin(), jobs.end(),
                    [](const auto& a, const auto& b) { return a.first > b.first; });
   std::vector<Members> sorted;
+  sorted.reserve(jobs.size());
   for (auto& job : jobs)
     sorted.push_back(std::move(job.second));
   return sorted;

@@ -188,6 +188,7 @@ std::string verdict_of(const Finding& finding, bool has_several) {
 
 std::vector<std::string> holder_lines(const std::vector<MemoryHolder>& holders) {
   std::vector<std::string> lines;
+  lines.reserve(holders.size());
   for (const MemoryHolder& holder : holders) {
     lines.push_back(fmt::format("{:.1f} MiB in {} allocations: {}",
                                 mib(static_cast<double>(holder.bytes)), holder.count,

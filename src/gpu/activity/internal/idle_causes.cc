@@ -511,6 +511,7 @@ std::vector<IdleRow> IdleCauses::rows(const Device& device, Interval window,
     }
   }
   std::vector<IdleRow> out;
+  out.reserve(rows.size());
   for (auto& [cause, row] : rows)
     out.push_back(std::move(row));
   std::stable_sort(out.begin(), out.end(),

@@ -117,6 +117,7 @@ std::vector<GemmRow> gemm_rows(const Input& in) {
     if (product.kernel_count > 0) by_shape[product.shape].push_back(&product);
   }
   std::vector<GemmRow> rows;
+  rows.reserve(by_shape.size());
   for (const auto& [shape, of_shape] : by_shape)
     rows.push_back(gemm_row(shape, of_shape, in.options));
   std::stable_sort(rows.begin(), rows.end(),

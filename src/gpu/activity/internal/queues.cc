@@ -56,7 +56,7 @@ std::vector<QueueRow> queue_rows(const Input& in, std::uint32_t device) {
   std::vector<QueueRow> rows;
   for (const Stream& stream : streams_of(in.work, device)) {
     QueueRow row = queue_row(in, stream);
-    if (row.length.count > 0) rows.push_back(std::move(row));
+    if (row.length.count > 0) rows.push_back(row);
   }
   return rows;
 }

@@ -87,6 +87,7 @@ std::vector<TimelineLane> lanes_of(const Input& in, const Device& device, Interv
                    [](const auto& a, const auto& b) { return a.first > b.first; });
   if (lanes.size() > kLanesMax) lanes.resize(kLanesMax);
   std::vector<TimelineLane> out;
+  out.reserve(lanes.size());
   for (auto& [us, lane] : lanes)
     out.push_back(std::move(lane));
   std::stable_sort(out.begin(), out.end(), [](const TimelineLane& a, const TimelineLane& b) {

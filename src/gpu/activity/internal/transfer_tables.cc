@@ -115,6 +115,7 @@ std::vector<CopyRow> copy_rows(const Input& in) {
       add(call.slice, call.what == CallClass::kSet, 0);
   }
   std::vector<CopyRow> rows;
+  rows.reserve(sums.size());
   for (const auto& [key, at] : sums)
     rows.push_back(copy_row(in, key, at));
   return rows;

@@ -226,7 +226,7 @@ Result<std::int64_t> epoch_for_export(const Workload& workload) {
     }
     epoch = *parsed;
   } else if (workload.epoch_in_week_s > 0) {
-    epoch += workload.epoch_in_week_s % (7 * 86'400) * std::int64_t{1'000'000'000};
+    epoch += workload.epoch_in_week_s % (std::int64_t{7} * 86'400) * 1'000'000'000;
   }
   for (std::size_t i = 0; i < workload.jobs.size(); ++i) {
     if (workload.jobs[i].submit.count() > kCivilNsMax - epoch)

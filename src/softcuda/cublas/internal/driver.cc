@@ -71,9 +71,9 @@ const Driver* driver() {
 void log_once(std::string_view text) {
   static std::mutex mutex;
   // Never ends: threads may call until the very last.
-  static auto& said = *std::make_unique<std::set<std::string, std::less<>>>().release();
+  static auto* const said = std::make_unique<std::set<std::string, std::less<>>>().release();
   const std::scoped_lock lock(mutex);
-  if (said.emplace(text).second) log_line(fmt::format("cublas: {}", text));
+  if (said->emplace(text).second) log_line(fmt::format("cublas: {}", text));
 }
 
 }  // namespace kansoku::softcuda::cublas

@@ -32,8 +32,8 @@ struct Loaded {
 };
 /// Never ends: threads may call until the very last.
 Loaded& loaded() {
-  static Loaded& all = *std::make_unique<Loaded>().release();
-  return all;
+  static auto* const all = std::make_unique<Loaded>().release();
+  return *all;
 }
 
 }  // namespace

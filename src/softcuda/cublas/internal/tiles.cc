@@ -63,9 +63,10 @@ double block_cost(const Tile& tile, const GemmArguments& problem) {
 double cost_of(const Tile& tile, const GemmArguments& problem, int columns, long long batch_count) {
   if (tile.is_dots && (problem.a_depth != 1 || problem.b_depth != 1))
     return std::numeric_limits<double>::infinity();
-  const double row_tiles = (problem.rows + tile.rows - 1) / tile.rows;
-  const double column_tiles = (columns + tile.columns - 1) / tile.columns;
-  const double blocks = row_tiles * column_tiles * static_cast<double>(batch_count);
+  const int row_tiles = (problem.rows + tile.rows - 1) / tile.rows;
+  const int column_tiles = (columns + tile.columns - 1) / tile.columns;
+  const double blocks =
+      static_cast<double>(row_tiles) * column_tiles * static_cast<double>(batch_count);
   return kLaunch + block_cost(tile, problem) * std::max(1.0, blocks / kWorkers);
 }
 

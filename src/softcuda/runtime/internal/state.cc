@@ -10,8 +10,10 @@
 namespace kansoku::cudart {
 namespace {
 
+// NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables): the runtime is one a process
 Driver g_driver;
 std::atomic<bool> g_is_started{false}, g_is_ending{false};
+// NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
 
 cudaError_t load_driver() {
   const LookUp look_up = find_driver();
@@ -133,8 +135,8 @@ int device_of_thread() {
 }
 
 State& state() {
-  static State& all = *std::make_unique<State>().release();
-  return all;
+  static auto* const all = std::make_unique<State>().release();
+  return *all;
 }
 
 cudaError_t noted(cudaError_t error) {
