@@ -16,7 +16,7 @@ import subprocess
 import sys
 
 GROWTH, GROWTH_MB = 1.10, 20.0  # a tenth is what users notice at last; an object file alone takes some 2 MB, a header of the library 20
-REPORT = re.compile(r"^\s*Time variable\b.*?^\s*TOTAL\s*:[^\n]*?([\d.]+)([kMG])\b[^\n]*\n?(?:Extra diagnostic checks[^\n]*\n[^\n]*\n)?", re.M | re.S)
+REPORT = re.compile(r"^\s*Time variable\b.*?^\s*TOTAL\s*:[^\n]*?([\d.]+)([kMG])\b[^\n]*\n?", re.M | re.S)
 MB = {"k": 1 / 1024, "M": 1, "G": 1024}
 TARGET = re.compile(r"CMakeFiles/([^/]+)\.dir/")
 

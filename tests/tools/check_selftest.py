@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """tools/check: its steps, its counts and its exit status, in a small copy of the tools."""
+import json
 import os
 import re
 import shutil
@@ -52,6 +53,12 @@ class Check(CheckerTest):
             done = self.check(*words)
             self.assertEqual(done.returncode, 77, done.stdout)
             self.assertTrue(done.stdout.endswith("check: 0 passed, 0 failed, 1 skipped\n"), done.stdout)
+
+    def test_tidy_of_everything_looks_at_something(self):
+        self.plant("build/release/compile_commands.json", json.dumps([{"file": os.path.join(self.root, "src/common/a_test.cc")}]))
+        done = self.check("tidy", "--all")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("nothing of the program", done.stdout)
 
     def test_a_failed_step_does_not_stop_the_others(self):
         self.plant("src/common/b.cc", SPDX + "std::regex r;\n")
