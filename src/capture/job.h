@@ -45,7 +45,8 @@ struct JobProcess {
   [[nodiscard]] std::string cmdline() const;
 };
 
-/// Everything /proc tells of one process; kNotFound if it is gone.
+/// Everything /proc tells of one process; kNotFound if it is gone. One that has ended and is not
+/// waited for yet has a name, and neither arguments nor facts.
 [[nodiscard]] Result<JobProcess> describe_process(const sys::Procfs& procfs, std::int32_t pid);
 
 /// Whose a job of that name is: the user, and for loopback addresses the network namespace (else

@@ -40,6 +40,15 @@ Age age_of(const JobProcess& process) {
   return {process.start_ticks, process.pid};
 }
 
+/// With the command and the rank that it had before, if it has ended since and tells them no more.
+JobProcess with_known(JobProcess process, const JobProcess& before) {
+  if (before.start_ticks != process.start_ticks || !process.arguments.empty()) return process;
+  process.arguments = before.arguments;
+  process.started_by = before.started_by;
+  if (process.facts.job.empty()) process.facts = before.facts;
+  return process;
+}
+
 std::string numbered_job(const std::string& told, int number) {
   return number == 1 ? told : fmt::format("{}#{}", told, number);
 }
@@ -67,6 +76,8 @@ std::vector<std::int32_t> ProcessTable::ancestors_of(const JobProcess& process) 
 
 Observed* ProcessTable::add(JobProcess facts, BootTime now) {
   const std::int32_t pid = facts.pid;
+  if (const auto known = processes_.find(pid); known != processes_.end())
+    facts = with_known(std::move(facts), known->second.facts);
   remove(pid);
   const bool has_room = processes_.size() < options_.processes_max &&
                         (!options_.is_shared || shares_.take(facts.owner.user));

@@ -32,7 +32,8 @@ class ProcessTable {
 
   ProcessTable(const sys::Procfs& procfs, const Options& options);
 
-  /// Adds a process, or takes it anew after an exec. Null: the table is full, which is counted.
+  /// Adds a process, or takes it anew after an exec; one that ended right after that keeps the rank
+  /// and the command that it told before. Null: the table is full, which is counted.
   Observed* add(JobProcess facts, BootTime now);
   void remove(std::int32_t pid);
   void note_work(std::int32_t pid, Work work);

@@ -39,7 +39,7 @@ class ProcessTableTest : public FakeProc {
     process.parent_pid = told.parent;
     process.start_ticks = told.start_ticks;
     process.name = told.name;
-    process.arguments = {told.command};
+    if (!told.command.empty()) process.arguments = {told.command};
     process.owner = {told.user, told.network};
     if (!told.job.empty()) process.facts = {told.job, told.rank, told.rank, 2};
     return table_.add(std::move(process), boot_time(1));
@@ -142,6 +142,19 @@ TEST_F(ProcessTableTest, AWorkerThatOutlivesItsRankIsNotTheRank) {
   EXPECT_EQ(place(12), "worker 0 of a:1 for 0") << "nor does a worker's";
   add({.pid = 11, .job = "a:1", .rank = 0});  // exec
   EXPECT_EQ(place(11), "rank 0 of a:1");
+}
+
+TEST_F(ProcessTableTest, OneThatEndedRightAfterAnExecIsTheRankThatItWas) {
+  add({.pid = 10, .job = "a:1", .rank = 1});
+  add({.pid = 10, .name = "train", .command = ""});  // a zombie tells its name only
+  EXPECT_EQ(place(10), "rank 1 of a:1");
+  EXPECT_EQ(table_.processes().at(10).facts.name, "train");
+  EXPECT_EQ(table_.processes().at(10).facts.cmdline(), "python train.py");
+  add({.pid = 10, .name = "train", .command = "", .start_ticks = 200});
+  EXPECT_EQ(place(10), " of train/10") << "another process";
+  add({.pid = 11, .job = "a:1", .rank = 0});
+  add({.pid = 11, .command = "env -i python train.py"});
+  EXPECT_EQ(place(11), " of python/11") << "it lives, and has no rank any more";
 }
 
 TEST_F(ProcessTableTest, WhoOutlivesALauncherIsTheRank) {

@@ -296,7 +296,7 @@ def gate(bench):
                 problems.append(f"{cause}: the diagnosis says {report['diagnosed']}")
     bench.environment["KANSOKU_SOFTGPU_CLOCK"] = "model"
     for twin in (False, True):
-        report = bench.record("clock", 5, 900, twin, 10, ["turns=6000"])[1]
+        report = bench.record("clock", 5, 900, twin, 1000, ["turns=6000"])[1]
         named = [(finding["kind"], finding["detail"], finding["ranks"]) for finding in report["findings"]]
         if named != ([] if twin else [(*CAUSES["clock"].named, [5 % RANKS])]):
             problems.append(f"clock, twin {twin}: {named}")
