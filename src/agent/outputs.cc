@@ -51,7 +51,7 @@ exporter::Labels labels_of(const std::string& job, std::int32_t rank, std::int32
 
 /// The exported definitions of all features, in their order. The names live as long as the program.
 const std::vector<std::pair<std::string, exporter::MetricDef>>& feature_metrics() {
-  static const auto all = [] {
+  static const auto kAll = [] {
     std::vector<std::pair<std::string, exporter::MetricDef>> out;
     out.reserve(detect::known_features().size());  // the texts must not move
     for (const detect::Feature& feature : detect::known_features()) {
@@ -61,7 +61,7 @@ const std::vector<std::pair<std::string, exporter::MetricDef>>& feature_metrics(
     }
     return out;
   }();
-  return all;
+  return kAll;
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ class OfThread {
     return *mine_;
   }
   static pthread_key_t key() {
-    static const pthread_key_t key = [] {
+    static const pthread_key_t kKey = [] {
       pthread_key_t made{};
       pthread_key_create(&made, [](void* value) {
         const std::unique_ptr<T> owner(static_cast<T*>(value));
@@ -30,7 +30,7 @@ class OfThread {
       });
       return made;
     }();
-    return key;
+    return kKey;
   }
 
   // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)

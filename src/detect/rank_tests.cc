@@ -238,6 +238,7 @@ std::vector<SeldomRank> find_seldom(const Cube& cube, std::span<const Column> co
     }
   }
   std::vector<SeldomRank> out;
+  out.reserve(by_rank.size());
   for (auto& [rank, found] : by_rank)
     out.push_back(std::move(found.second));
   return out;

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <cstring>
-#include <memory>
 #include <set>
 
+#include "common/no_destructor.h"
 #include "softcuda/internal/entry_table.h"
 #include "softcuda/internal/runtime.h"
 
@@ -44,10 +44,9 @@ CUresult look_up(const char* name, void** function, int version, std::uint64_t f
 
 int not_supported(const char* name) {
   static std::mutex mutex;
-  // Never ends: threads may call until the very last.
-  static auto* const said = std::make_unique<std::set<std::string>>().release();
+  static NoDestructor<std::set<std::string>> said;
   const std::scoped_lock lock(mutex);
-  if (said->insert(name).second)
+  if (said.get().insert(name).second)
     log_line(fmt::format("{} is not supported by the software device", name));
   return CUDA_ERROR_NOT_SUPPORTED;
 }

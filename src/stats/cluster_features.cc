@@ -122,7 +122,8 @@ Result<void> ClusterFeatures::merge(const ClusterFeatures& other) {
     return Error{Code::kLimit, fmt::format("merge summaries: {} rows and {}", rows_, other.rows_)};
   }
   if (&other == this) {
-    const ClusterFeatures copy(other);
+    // A merge changes the clusters that it reads from.
+    const ClusterFeatures copy(other);  // NOLINT(performance-unnecessary-copy-initialization)
     return merge(copy);
   }
   for (const Cluster& cluster : other.clusters())

@@ -22,13 +22,13 @@ constexpr std::array<std::string_view, 8> kMostTelling{
     "cpu_wait",  "input_share",    "tcp_rtt",    "gpu_sm_clock"};
 
 const sys::RealClock& real_clock() {
-  static const sys::RealClock clock;
-  return clock;
+  static const sys::RealClock kClock;
+  return kClock;
 }
 
 /// Indexes of the features in the order of the summaries.
 const std::vector<std::size_t>& feature_order() {
-  static const auto order = [] {
+  static const auto kOrder = [] {
     std::vector<std::size_t> out;
     out.reserve(kMostTelling.size());
     for (const std::string_view name : kMostTelling)
@@ -38,7 +38,7 @@ const std::vector<std::size_t>& feature_order() {
     }
     return out;
   }();
-  return order;
+  return kOrder;
 }
 
 /// In multiples of the least difference that matters: a tenth of durations, rates and bytes, else

@@ -122,8 +122,8 @@ class Reader {
 
   const Trace& trace_;
   EventTable out_;
-  std::vector<Place> places_;      // by track
-  std::vector<std::int8_t> rows_;  // by string id: row of kCategories, -1 none
+  std::vector<Place> places_;       // by track
+  std::vector<std::int16_t> rows_;  // by string id: row of kCategories, -1 none
   std::map<std::tuple<std::uint32_t, std::uint32_t, std::string_view>, std::uint32_t> known_;
   std::map<std::tuple<Lane, Kind, std::string>, std::uint32_t> items_;
   std::vector<std::map<std::string, std::uint32_t>> shapes_;    // by item
@@ -171,7 +171,7 @@ void Reader::place_tracks() {
   rows_.assign(trace_.strings.size(), -1);
   for (std::size_t row = 0; row < kCategories.size(); ++row) {
     const StringId id = trace_.strings.find(kCategories[row].name);
-    if (id != StringId{}) rows_[id.raw] = static_cast<std::int8_t>(row);
+    if (id != StringId{}) rows_[id.raw] = static_cast<std::int16_t>(row);
   }
 }
 

@@ -14,6 +14,7 @@
 #include <mutex>
 #include <utility>
 
+#include "common/no_destructor.h"
 #include "softcuda/internal/counts.h"
 #include "softcuda/internal/entry_table.h"
 #include "softcuda/internal/faults.h"
@@ -97,10 +98,9 @@ ProcessFaults read_setting() {
   return {Result<void>{}, std::make_unique<Faults>(std::move(*rules))};
 }
 
-/// Never destroyed: threads may call until the very last.
 const ProcessFaults& process_faults() {
-  static const ProcessFaults& once = *std::make_unique<ProcessFaults>(read_setting()).release();
-  return once;
+  static NoDestructor<ProcessFaults> once(read_setting());
+  return once.get();
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <exception>
 #include <string>
 
+#include "common/no_destructor.h"
 #include "softcuda/nccl/abi.h"
 #include "softcuda/nccl/internal/communicator.h"
 #include "softcuda/nccl/internal/group.h"
@@ -19,11 +20,9 @@
 namespace kansoku::softcuda::nccl {
 namespace {
 
-/// Never destroyed: threads of streams may run until the very end of the process.
 Library& library() {
-  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): a library has a state
-  static Library* const kKept = std::make_unique<Library>().release();
-  return *kKept;
+  static NoDestructor<Library> kept;
+  return kept.get();
 }
 
 Group& group() {

@@ -6,11 +6,11 @@
 
 #include <cstdint>
 #include <cstring>
-#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
 
+#include "common/no_destructor.h"
 #include "softcuda/telemetry/log.h"
 
 namespace kansoku::softcuda::cublas {
@@ -64,16 +64,15 @@ bool find_functions(Driver& found) {
 
 const Driver* driver() {
   static Driver functions;
-  static const bool is_there = find_functions(functions);
-  return is_there ? &functions : nullptr;
+  static const bool kIsThere = find_functions(functions);
+  return kIsThere ? &functions : nullptr;
 }
 
 void log_once(std::string_view text) {
   static std::mutex mutex;
-  // Never ends: threads may call until the very last.
-  static auto* const said = std::make_unique<std::set<std::string, std::less<>>>().release();
+  static NoDestructor<std::set<std::string, std::less<>>> said;
   const std::scoped_lock lock(mutex);
-  if (said->emplace(text).second) log_line(fmt::format("cublas: {}", text));
+  if (said.get().emplace(text).second) log_line(fmt::format("cublas: {}", text));
 }
 
 }  // namespace kansoku::softcuda::cublas

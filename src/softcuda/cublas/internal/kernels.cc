@@ -5,10 +5,11 @@
 
 #include <iterator>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <tuple>
 #include <utility>
+
+#include "common/no_destructor.h"
 
 namespace kansoku::softcuda::cublas {
 namespace {
@@ -30,10 +31,9 @@ struct Loaded {
   std::map<std::pair<ContextId, Text>, cuda::CUmodule> modules;
   std::map<std::tuple<ContextId, Text, const char*>, cuda::CUfunction> functions;
 };
-/// Never ends: threads may call until the very last.
 Loaded& loaded() {
-  static auto* const all = std::make_unique<Loaded>().release();
-  return *all;
+  static NoDestructor<Loaded> all;
+  return all.get();
 }
 
 }  // namespace

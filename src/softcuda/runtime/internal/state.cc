@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "common/no_destructor.h"
 #include "common/of_thread.h"
 
 namespace kansoku::cudart {
@@ -112,8 +113,8 @@ CUresult module_of(Image& image, CUcontext context, CUmodule& module) {
 }  // namespace
 
 cudaError_t start() {
-  static const cudaError_t status = load_driver();
-  return status;
+  static const cudaError_t kStatus = load_driver();
+  return kStatus;
 }
 const Driver& driver() {
   return g_driver;
@@ -135,8 +136,8 @@ int device_of_thread() {
 }
 
 State& state() {
-  static auto* const all = std::make_unique<State>().release();
-  return *all;
+  static NoDestructor<State> all;
+  return all.get();
 }
 
 cudaError_t noted(cudaError_t error) {

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <array>
-#include <memory>
 
 #include "common/check.h"
+#include "common/no_destructor.h"
 #include "gpu/exec/internal/decode/forms.h"
 
 namespace kansoku::gpu::exec {
@@ -39,12 +39,10 @@ std::vector<Form> make_forms(Isa isa) {
 
 std::vector<Form>& table(Isa isa) {
   using Tables = std::array<std::vector<Form>, 3>;
-  // Never destroyed: streams decode until the very end of their process.
-  static Tables& tables =
-      *std::make_unique<Tables>(
-           Tables{make_forms(Isa::kV2), make_forms(Isa::kV3), make_forms(Isa::kV4)})
-           .release();
-  return tables[static_cast<std::size_t>(isa)];
+  // Streams decode until the very end of their process.
+  static NoDestructor<Tables> tables(
+      Tables{make_forms(Isa::kV2), make_forms(Isa::kV3), make_forms(Isa::kV4)});
+  return tables.get()[static_cast<std::size_t>(isa)];
 }
 
 }  // namespace

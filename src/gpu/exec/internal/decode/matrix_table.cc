@@ -2,9 +2,9 @@
 #include "gpu/exec/internal/decode/matrix_table.h"
 
 #include <algorithm>
-#include <memory>
 
 #include "common/check.h"
+#include "common/no_destructor.h"
 
 namespace kansoku::gpu::exec {
 namespace {
@@ -36,12 +36,10 @@ std::vector<MatrixForm> make_products(Isa isa) {
 
 std::vector<MatrixForm>& products(Isa isa) {
   using Tables = std::array<std::vector<MatrixForm>, 3>;
-  // Never destroyed: streams decode until the very end of their process.
-  static Tables& tables =
-      *std::make_unique<Tables>(
-           Tables{make_products(Isa::kV2), make_products(Isa::kV3), make_products(Isa::kV4)})
-           .release();
-  return tables[static_cast<std::size_t>(isa)];
+  // Streams decode until the very end of their process.
+  static NoDestructor<Tables> tables(
+      Tables{make_products(Isa::kV2), make_products(Isa::kV3), make_products(Isa::kV4)});
+  return tables.get()[static_cast<std::size_t>(isa)];
 }
 
 MatrixForm* find(Isa isa, std::string_view name) {

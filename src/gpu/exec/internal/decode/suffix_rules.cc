@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <bitset>
-#include <memory>
 #include <optional>
 #include <string_view>
 #include <vector>
 
 #include "common/check.h"
+#include "common/no_destructor.h"
 
 namespace kansoku::gpu::exec {
 namespace {
@@ -133,8 +133,9 @@ bool follows(const std::vector<Words>& groups, const ptx::Instruction& in) {
 }  // namespace
 
 bool has_known_suffixes(const ptx::Instruction& in) {
-  // Never destroyed: streams decode until the very end of their process.
-  static const Grammar& grammar = *std::make_unique<Grammar>().release();
+  // Streams decode until the very end of their process.
+  static NoDestructor<Grammar> kept;
+  const Grammar& grammar = kept.get();
   if (in.op == Op::kUnknown) return false;
   if (in.op == Op::kWmma) return in.has(Suffix::kMma) || follows(grammar.tile, in);
   const bool is_logic =

@@ -16,8 +16,8 @@ namespace kansoku::gpu::exec {
 namespace {  // NOLINT(google-build-namespaces)
 
 /// Adding it rounds |x| < 2^50 to a whole number, which then stands in the lowest bits of the sum.
-constexpr double kWholeShift = 0x1.8p52;
-constexpr std::uint64_t kExponentUnit = std::uint64_t{1} << 52;
+inline constexpr double kWholeShift = 0x1.8p52;
+inline constexpr std::uint64_t kExponentUnit = std::uint64_t{1} << 52;
 
 inline std::uint64_t wide_bits(double value) {
   return __builtin_bit_cast(std::uint64_t, value);
@@ -115,7 +115,7 @@ struct FTanh {
 };
 
 /// Up to here the quarter turns fit the way they are taken off; beyond, the library's functions.
-constexpr float kNearAngle = 0x1p17F;
+inline constexpr float kNearAngle = 0x1p17F;
 inline bool is_near_angle(float a) {
   return a <= kNearAngle && a >= -kNearAngle;
 }

@@ -20,7 +20,7 @@
 namespace kansoku::gpu::exec {
 namespace {
 
-constexpr std::size_t kTextBytesMax = 64 * 1024;  // of one call's output
+constexpr std::size_t kTextBytesMax = std::size_t{64} * 1024;  // of one call's output
 constexpr std::size_t kSpecBytesMax = 32;
 
 /// Reads what one lane printed. Anything unreadable ends the text there.

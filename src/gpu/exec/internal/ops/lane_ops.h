@@ -509,8 +509,8 @@ const Code* compare_to_value(Warp& warp, const Code* code) {
   }
   const std::uint32_t yes =
       std::is_floating_point_v<Out> ? __builtin_bit_cast(std::uint32_t, 1.0F) : ~0U;
-  write_lanes<std::uint32_t>(
-      warp, code->d, [bits, yes](std::uint32_t i) { return (bits >> i & 1) != 0 ? yes : 0; });
+  write_lanes<std::uint32_t>(warp, code->d,
+                             [bits](std::uint32_t i) { return (bits >> i & 1) != 0 ? yes : 0; });
   return code + 1;
 }
 

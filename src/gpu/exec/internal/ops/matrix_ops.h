@@ -215,7 +215,7 @@ struct Mma {
   static void put_columns(const T* from, T* to, std::uint32_t columns_between) {
     for (std::uint32_t t = 0; t < 4; ++t) {
       for (std::uint32_t g = 0; g < 8; ++g)
-        to[std::size_t{t * columns_between * rows} + g] = from[t * 8 + g];
+        to[std::size_t{t} * columns_between * rows + g] = from[t * 8 + g];
     }
   }
 
@@ -258,7 +258,7 @@ struct Mma {
     const T* const from = tile.sums + std::size_t{nth % 2 * rows + nth / 2 * 8};
     for (std::uint32_t t = 0; t < 4; ++t) {
       for (std::uint32_t g = 0; g < 8; ++g)
-        to[t * 8 + g] = from[std::size_t{t * 2 * rows} + g];
+        to[t * 8 + g] = from[std::size_t{t} * 2 * rows + g];
     }
   }
   static void write_sums(Warp& warp, const MatrixSlots& slots, const Matrices& tile) {
@@ -267,7 +267,7 @@ struct Mma {
     for (std::uint32_t word = 0; word < kSumWords; ++word) {
       alignas(64) T from[kSumsPerWord<C> * kLanes];
       for (std::uint32_t which = 0; which < kSumsPerWord<C>; ++which)
-        take_columns(tile, word * kSumsPerWord<C> + which, from + std::size_t{which * kLanes});
+        take_columns(tile, word * kSumsPerWord<C> + which, from + std::size_t{which} * kLanes);
       alignas(64) std::uint32_t column[kLanes];
       if constexpr (kIsWhole) {
         LANE_LOOP column[i] = static_cast<std::uint32_t>(static_cast<std::int32_t>(from[i]));

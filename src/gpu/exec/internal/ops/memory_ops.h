@@ -268,11 +268,7 @@ inline void load_same_in_lines(C* lanes, const Places& places) {
       values =
           (values & ~is_second) | ((Values{} + static_cast<C>(load_from<T>(base))) & is_second);
     }
-    if constexpr (columns <= kCount) {
-      base += places.row;
-    } else if ((first + kCount) % columns == 0) {
-      base += places.row;
-    }
+    if (columns <= kCount || (first + kCount) % columns == 0) base += places.row;
     __builtin_memcpy(lanes + first, &values, sizeof values);
   }
 }
@@ -372,7 +368,7 @@ inline void load_group(Warp& warp, const Code* code, const Places& places) {
   alignas(64) C values[count][kLanes];
   LANE_LOOP {
     for (std::uint32_t k = 0; k < count; ++k)
-      values[k][i] = load_from<T>(from + i * kBytes + k * sizeof(T));
+      values[k][i] = load_from<T>(from + std::size_t{i} * kBytes + k * sizeof(T));
   }
   for (std::uint32_t k = 0; k < count; ++k)
     write_lanes<C>(warp, value_slot(code, k),
