@@ -31,7 +31,6 @@ struct DeviceInfo {
   std::uint64_t memory_bytes{0};
   std::uint32_t compute_major{0}, compute_minor{0};
   std::uint32_t multiprocessors{0};
-  std::uint32_t clock_khz{0};
   int driver_version{0};  // 1000 * major + 10 * minor
   std::string uuid;       // 32 hexadecimal digits
 };

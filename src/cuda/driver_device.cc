@@ -81,7 +81,6 @@ class DriverDevice final : public Device {
     TRY(info.compute_major, attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR));
     TRY(info.compute_minor, attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
     TRY(info.multiprocessors, attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
-    TRY(info.clock_khz, attribute(CU_DEVICE_ATTRIBUTE_CLOCK_RATE));
     return info;
   }
 
