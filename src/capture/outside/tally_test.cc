@@ -29,6 +29,24 @@ class TallyTest : public testing::Test {
         "cuLaunchKernel",
         call_for_test("cuLaunchKernel", {{Key::kFunction, handle}, {Key::kStream, stream}}, now_));
   }
+  /// The runtime's stub 0x999 launches the function 0x200 of the driver.
+  void launch_by_runtime() {
+    Call runtime = call_for_test("cudaLaunchKernel", {{Key::kStub, 0x999},
+                                                      {Key::kGridXY, 1 | 1ULL << 32},
+                                                      {Key::kGridZ, 1},
+                                                      {Key::kBlockXY, 1 | 1ULL << 32},
+                                                      {Key::kBlockZ, 1}});
+    tally_.on_begin("cudaLaunchKernel", runtime);
+    tally_.on_begin("cuLaunchKernel", call_for_test("cuLaunchKernel", {{Key::kFunction, 0x200},
+                                                                       {Key::kGridX, 1},
+                                                                       {Key::kGridY, 1},
+                                                                       {Key::kGridZ, 1},
+                                                                       {Key::kBlockX, 1},
+                                                                       {Key::kBlockY, 1},
+                                                                       {Key::kBlockZ, 1}}));
+    runtime.set(Key::kResult, 0);
+    tally_.on_end("cudaLaunchKernel", runtime, at_ns(1));
+  }
   void run_graph() {
     tally_.on_begin("cuGraphLaunch",
                     call_for_test("cuGraphLaunch", {{Key::kExec, kExec}, {Key::kStream, kStream}}));
@@ -148,22 +166,7 @@ TEST_F(TallyTest, GraphsAreMadeOfNodesAndChildren) {
 
 TEST_F(TallyTest, LearntNamesCountForLaunchesBefore) {
   launch(0x200);
-  const auto runtime = call_for_test("cudaLaunchKernel", {{Key::kStub, 0x999},
-                                                          {Key::kGridXY, 1 | 1ULL << 32},
-                                                          {Key::kGridZ, 1},
-                                                          {Key::kBlockXY, 1 | 1ULL << 32},
-                                                          {Key::kBlockZ, 1}});
-  tally_.on_begin("cudaLaunchKernel", runtime);
-  tally_.on_begin("cuLaunchKernel", call_for_test("cuLaunchKernel", {{Key::kFunction, 0x200},
-                                                                     {Key::kGridX, 1},
-                                                                     {Key::kGridY, 1},
-                                                                     {Key::kGridZ, 1},
-                                                                     {Key::kBlockX, 1},
-                                                                     {Key::kBlockY, 1},
-                                                                     {Key::kBlockZ, 1}}));
-  Call end = runtime;
-  end.set(Key::kResult, 0);
-  tally_.on_end("cudaLaunchKernel", end, at_ns(1));
+  launch_by_runtime();
   tally_.settle();
   EXPECT_EQ(count_of("learnt").launches, 0U) << "what was unloaded meanwhile has to tell first";
   tally_.settle();
@@ -172,17 +175,22 @@ TEST_F(TallyTest, LearntNamesCountForLaunchesBefore) {
 }
 
 TEST_F(TallyTest, NamesOfALibraryThatGoesAreNotLearnt) {
-  const Values shape{{Key::kStub, 0x999}, {Key::kFunction, 0x200}, {Key::kGridX, 1},
-                     {Key::kGridY, 1},    {Key::kGridZ, 1},        {Key::kBlockX, 1},
-                     {Key::kBlockY, 1},   {Key::kBlockZ, 1},       {Key::kResult, 0}};
-  const Call runtime = call_for_test("cudaLaunchKernel", shape);
-  tally_.on_begin("cudaLaunchKernel", runtime);
-  tally_.on_begin("cuLaunchKernel", call_for_test("cuLaunchKernel", shape));
-  tally_.on_end("cudaLaunchKernel", runtime, at_ns(1));
+  launch_by_runtime();
   tally_.settle();
   tally_.on_begin("__cudaUnregisterFatBinary", call_for_test("__cudaUnregisterFatBinary"));
   tally_.settle();
   EXPECT_EQ(tally_.named().unnamed, 1U);
+}
+
+// The end of another library may be what was lost.
+TEST_F(TallyTest, NamesAreNotLearntAcrossALoss) {
+  for (const bool of_names : {false, true}) {
+    launch_by_runtime();
+    tally_.settle();
+    tally_.on_loss(of_names);
+    tally_.settle();
+    EXPECT_EQ(count_of("learnt").launches, 0U);
+  }
 }
 
 TEST_F(TallyTest, KeepsErrorsApart) {
