@@ -143,7 +143,7 @@ Result<JobProcess> describe_process(const sys::Procfs& procfs, std::int32_t pid)
   out.start_ticks = stat.start_ticks;
   out.name = printable(stat.comm);
   out.owner = procfs.owner(pid);
-  // Before the command: whoever has that has told its environment, and not ended before.
+  // Before the command: a process that still has one then had not ended when this was read.
   if (const auto environ = procfs.environ(pid); environ) out.facts = rank_facts(*environ);
   out.arguments = arguments_of(procfs, pid);
   if (is_multiprocessing(out.arguments))
