@@ -4,7 +4,7 @@
 
 As a compiler launcher (CMAKE_CXX_COMPILER_LAUNCHER) it runs g++ and adds a line to LOG: target, processor time, MB that the compiler took
 from its own heap in all, peak memory. --check compares a log of a cold build with TABLE (tab-separated: module, MB, reason). Two builds of one
-tree take the same MB on every machine, while their processor time differed by half in a module, in units of one fixed source's too: so
+tree on one machine took the same MB, while their processor time differed by half in a module, in units of one fixed source's too: so
 the MB say who grew, and the time is shown. A module that grew by 10 % and by 20 MB is a problem: make it smaller, or write the new
 figure into its row with the reason. --write makes the table anew and keeps the reasons. The figures hold for one version of g++.
 """

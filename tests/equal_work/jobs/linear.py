@@ -66,7 +66,7 @@ def train_step(models, optimizers, rows):
 
 
 def work_until(end_s, model, rows):
-    """Passes whose gradients are not exchanged. More rows would not do: much of a step takes as long for one."""
+    """Passes whose gradients are not exchanged. More rows would not do: much of a step takes as long for one row."""
     with model.no_sync():
         while time.perf_counter() < end_s:
             train_batch(model, rows)
