@@ -172,17 +172,15 @@ void fill_step_view(const Context& context, const std::vector<double>& durations
   out.view.functions = CallTree::of_main_threads(context).rows(shown, kFunctionRowsMax);
 }
 
-/// S over resamples of the steps.
-std::vector<double> resampled_slowdowns(const std::vector<double>& originals,
-                                        const std::vector<double>& ideals, const Options& options) {
-  const stats::PrefixSums original(originals), ideal(ideals);
-  stats::BlockBootstrap bootstrap(originals.size(), stats::default_block_length(originals.size()),
+/// `value_of(blocks)` over resamples of the steps: the same ones in the same order at each call.
+template <class ValueOf>
+std::vector<double> over_resamples(std::size_t step_count, const Options& options,
+                                   ValueOf value_of) {
+  stats::BlockBootstrap bootstrap(step_count, stats::default_block_length(step_count),
                                   options.seed);
   std::vector<double> out;
-  for (std::uint32_t i = 0; i < options.resample_count; ++i) {
-    const auto blocks = bootstrap.draw();
-    out.push_back(original.mean(blocks) / ideal.mean(blocks));
-  }
+  for (std::uint32_t i = 0; i < options.resample_count; ++i)
+    out.push_back(value_of(bootstrap.draw()));
   return out;
 }
 
@@ -259,22 +257,25 @@ class WhatIf {
   double transfer_ms_{0}, mean_work_ms_{0};
 };
 
+/// Of an interval that holds 95 % of the resamples.
+constexpr double kIntervalLow = 0.025;
+
 /// How much longer steps take than if nobody were slower.
 struct SlowDown {
   double original_ms{0}, ideal_ms{0};  // mean step
-  double low{0};                       // lower end of the interval of ratio()
-  double confidence{0};                // share of the resamples in which it counts
+  std::vector<double> drawn;           // ratio() over resamples
   [[nodiscard]] double ratio() const { return original_ms / ideal_ms; }
+  /// Lower end of the interval of ratio().
+  [[nodiscard]] double low() const { return stats::quantile(drawn, kIntervalLow); }
 };
 std::optional<SlowDown> slow_down_of(const WhatIf& what_if, const Options& options) {
   const std::vector<double> originals = what_if.originals_ms();
-  SlowDown out{.original_ms = stats::mean(originals), .ideal_ms = what_if.ideal_ms()};
+  SlowDown out{.original_ms = stats::mean(originals), .ideal_ms = what_if.ideal_ms(), .drawn = {}};
   if (!(out.ideal_ms > 0)) return std::nullopt;
-  const std::vector<double> drawn = resampled_slowdowns(originals, what_if.evened_ms(), options);
-  out.low = stats::quantile(drawn, 0.025);
-  const auto hits = std::count_if(drawn.begin(), drawn.end(),
-                                  [&](double slowdown) { return slowdown >= kMovingSlowdownMin; });
-  out.confidence = static_cast<double>(hits) / static_cast<double>(drawn.size());
+  const stats::PrefixSums original(originals), evened(what_if.evened_ms());
+  out.drawn = over_resamples(originals.size(), options, [&](std::span<const stats::Block> blocks) {
+    return original.mean(blocks) / evened.mean(blocks);
+  });
   return out;
 }
 
@@ -284,7 +285,7 @@ void add_what_if(const Context& context, const Options& options, Diagnosis& out)
   const auto slow_down = what_if ? slow_down_of(*what_if, options) : std::nullopt;
   if (!slow_down) return;
   out.slowdown = slow_down->ratio();
-  out.slowdown_low = slow_down->low;
+  out.slowdown_low = slow_down->low();
   for (Finding& finding : out.findings) {
     if (!is_rank_excess(finding) || !(slow_down->ratio() > 1)) continue;
     std::vector<bool> suspects;
@@ -299,17 +300,17 @@ void add_what_if(const Context& context, const Options& options, Diagnosis& out)
 /// The slowest rank of each step (an index), and how much longer it worked than the mean.
 struct StepLoss {
   std::size_t slowest{0};
-  double ms{0};
+  double ms{0}, mean_ms{0};
 };
 std::vector<StepLoss> step_losses(const RankSeries& work) {
   std::vector<StepLoss> losses(work.front().size());
   for (std::size_t s = 0; s < losses.size(); ++s) {
-    double mean = 0;
+    StepLoss& loss = losses[s];
     for (std::size_t r = 0; r < work.size(); ++r) {
-      mean += work[r][s] / static_cast<double>(work.size());
-      if (work[r][s] > work[losses[s].slowest][s]) losses[s].slowest = r;
+      loss.mean_ms += work[r][s] / static_cast<double>(work.size());
+      if (work[r][s] > work[loss.slowest][s]) loss.slowest = r;
     }
-    losses[s].ms = work[losses[s].slowest][s] - mean;
+    loss.ms = work[loss.slowest][s] - loss.mean_ms;
   }
   return losses;
 }
@@ -358,27 +359,69 @@ std::string who_is_slowest(const Context& context, const Carriers& carriers) {
                      100 * static_cast<double>(*most) / static_cast<double>(count));
 }
 
-/// A phase of all ranks: its mean, and what is lost to the slowest rank of each step.
-struct Varying {
-  explicit Varying(const RankSeries& values) : loss_ms(stats::mean_of_greatest(values)) {
-    for (const auto& series : values)
-      mean_ms += stats::mean(series) / static_cast<double>(values.size());
-    loss_ms -= mean_ms;
+/// The part of the loss that the slowest ranks spent on a processor, if that is known.
+std::optional<double> share_on_processor(const Context& context,
+                                         const std::vector<StepLoss>& losses) {
+  const auto& ranks = context.job.ranks;
+  if (!std::all_of(ranks.begin(), ranks.end(),
+                   [](const RankData& rank) { return rank.main.is_known; }))
+    return std::nullopt;
+  double all_ms = 0, running_ms = 0;
+  for (std::size_t s = 0; s < losses.size(); ++s) {
+    all_ms += losses[s].ms;
+    running_ms += context.times[losses[s].slowest].running_ms[s];
+    for (const StepTimes& times : context.times)
+      running_ms -= times.running_ms[s] / static_cast<double>(context.times.size());
   }
-  [[nodiscard]] double share() const { return mean_ms > 0 ? loss_ms / mean_ms : 0; }
-  double mean_ms{0}, loss_ms{0};
+  return all_ms > 0 ? std::clamp(running_ms / all_ms, 0.0, 1.0) : 0;
+}
+
+/// Time of all ranks: its mean over some steps, and what is lost to the slowest rank of each.
+class Varying {
+ public:
+  explicit Varying(const RankSeries& values) : Varying(step_losses(values)) {}
+  [[nodiscard]] double mean_ms(std::span<const stats::Block> steps) const {
+    return means_.mean(steps);
+  }
+  [[nodiscard]] double loss_ms(std::span<const stats::Block> steps) const {
+    return losses_.mean(steps);
+  }
+  [[nodiscard]] double share(std::span<const stats::Block> steps) const {
+    return mean_ms(steps) > 0 ? loss_ms(steps) / mean_ms(steps) : 0;
+  }
+
+ private:
+  explicit Varying(const std::vector<StepLoss>& steps)
+      : means_(of(steps, &StepLoss::mean_ms)), losses_(of(steps, &StepLoss::ms)) {}
+  static std::vector<double> of(const std::vector<StepLoss>& steps, double StepLoss::*value) {
+    std::vector<double> out;
+    for (const StepLoss& step : steps)
+      out.push_back(step.*value);
+    return out;
+  }
+  stats::PrefixSums means_, losses_;
 };
 
-/// How many times the rest's part of its time the optimizer loses to the slowest rank. It does the
-/// same on all ranks in every step, so where it varies as much as the rest, nothing says that work
-/// does. Nothing without an optimizer that takes a while, or if most of the loss is its own.
-std::optional<double> optimizer_varies(const Context& context, const RankSeries& work) {
-  const RankSeries series = phase_series(context, Phase::kOptimizer);
-  const Varying optimizer(series), rest(stats::without(work, series));
-  if (optimizer.mean_ms < kExcessMinMs || !(rest.share() > 0) || optimizer.loss_ms > rest.loss_ms)
-    return std::nullopt;
-  return optimizer.share() / rest.share();
-}
+/// The optimizer does the same on all ranks in every step: a part of its time that it loses to the
+/// slowest rank is the processors' doing, and as great a part of the rest may be.
+class OptimizerVaries {
+ public:
+  OptimizerVaries(const Context& context, const RankSeries& work)
+      : OptimizerVaries(work, phase_series(context, Phase::kOptimizer)) {}
+  /// How many times the rest's part. 0 without an optimizer that takes a while, or if most of the
+  /// loss is its own.
+  [[nodiscard]] double times(std::span<const stats::Block> steps) const {
+    if (optimizer_.mean_ms(steps) < kExcessMinMs || !(rest_.share(steps) > 0) ||
+        optimizer_.loss_ms(steps) > rest_.loss_ms(steps))
+      return 0;
+    return optimizer_.share(steps) / rest_.share(steps);
+  }
+
+ private:
+  OptimizerVaries(const RankSeries& work, const RankSeries& optimizer)
+      : optimizer_(optimizer), rest_(stats::without(work, optimizer)) {}
+  Varying optimizer_, rest_;
+};
 
 /// Time is lost to whoever is slowest in each step, and no finding says who: it is somebody else
 /// each time, or too seldom to tell. The kernel's work does not count.
@@ -392,7 +435,7 @@ std::optional<Finding> find_moving_imbalance(const Context& context, const Optio
   const auto what_if = WhatIf::of(context, work);
   const auto slow_down = what_if ? slow_down_of(*what_if, options) : std::nullopt;
   if (!slow_down ||
-      (slow_down->ratio() < kSeldomSlowdownMin && slow_down->low < kMovingSlowdownMin))
+      (slow_down->ratio() < kSeldomSlowdownMin && slow_down->low() < kMovingSlowdownMin))
     return std::nullopt;
   const std::vector<StepLoss> losses = step_losses(work);
   // Always the same one, which was not blamed: a note says what it waits for.
@@ -403,15 +446,28 @@ std::optional<Finding> find_moving_imbalance(const Context& context, const Optio
   finding.cost_ms_per_step = finding.share * context.mean_step_ms;
   if (finding.cost_ms_per_step < std::max(kExcessMinMs, fault_doubt_ms(context)))
     return std::nullopt;
-  // Few steps that carry the loss are no noise.
   const Carriers carriers = carriers_of(losses);
-  const auto varies = carriers.are_few ? std::nullopt : optimizer_varies(context, work);
-  if (varies && *varies > kOptimizerVariesMax) {
-    notes.push_back(fmt::format(words::kOptimizerVaries, finding.cost_ms_per_step, *varies));
-    return std::nullopt;
+  std::vector<double> varies(slow_down->drawn.size());
+  if (!carriers.are_few) {  // few steps that carry the loss are no noise
+    const OptimizerVaries optimizer(context, work);
+    varies = over_resamples(losses.size(), options, [&](std::span<const stats::Block> steps) {
+      return optimizer.times(steps);
+    });
+    if (stats::quantile(varies, 1 - kIntervalLow) >= 1) {
+      notes.push_back(fmt::format(words::kOptimizerVaries, finding.cost_ms_per_step,
+                                  stats::quantile(varies, kIntervalLow),
+                                  stats::quantile(varies, 1 - kIntervalLow)));
+      return std::nullopt;
+    }
   }
-  finding.confidence = finding.rank_confidence = slow_down->confidence;
+  std::size_t hits = 0;
+  for (std::size_t i = 0; i < varies.size(); ++i)
+    hits += slow_down->drawn[i] >= kMovingSlowdownMin && varies[i] < 1 ? 1U : 0U;
+  finding.confidence = finding.rank_confidence =
+      static_cast<double>(hits) / static_cast<double>(varies.size());
   finding.evidence.push_back(who_is_slowest(context, carriers));
+  if (const auto share = share_on_processor(context, losses))
+    finding.evidence.push_back(fmt::format(words::kTimeThatMoves, 100 * *share));
   finding.evidence.emplace_back(words::kAdviceEqualWork);
   return finding;
 }

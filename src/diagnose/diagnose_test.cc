@@ -429,6 +429,7 @@ TEST(Diagnose, AnImbalanceThatMovesIsToldAndBlamesNobody) {
   ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
   EXPECT_EQ(d.findings[0].kind, "moving_imbalance");
   EXPECT_TRUE(d.findings[0].ranks.empty());
+  EXPECT_THAT(d.findings[0].evidence, Contains(HasSubstr("100 % of the time that the slowest")));
   EXPECT_TRUE(d.victims.empty());
   EXPECT_GT(d.slowdown_low, kMovingSlowdownMin);
   EXPECT_LT(d.slowdown_low, *d.slowdown);

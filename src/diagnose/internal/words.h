@@ -205,10 +205,13 @@ inline constexpr char kFewStepsCarry[] =
     "blame it, record for longer";
 inline constexpr char kOptimizerVaries[] =
     "{:.1f} ms of a step are lost to the slowest rank, another one each time; the optimizer, which "
-    "does the same on all ranks, varies {:.1f} times as much: nothing says that work moves";
+    "does the same on all ranks, varies {:.1f} to {:.1f} times as much: nothing says that work "
+    "moves";
 inline constexpr char kSlowestMoves[] =
     "each step takes as long as its slowest rank, and that is another rank each time: rank {} "
     "most often, in {:.0f} % of the steps; no rank is to blame";
+inline constexpr char kTimeThatMoves[] =
+    "{:.0f} % of the time that the slowest rank of a step takes longer, it is on a processor";
 inline constexpr char kAdviceEqualWork[] =
     "next: give all ranks equal work in each step: batches of equal size, sequences of similar "
     "length; collect garbage on all ranks at once";
