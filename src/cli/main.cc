@@ -4,8 +4,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <exception>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -149,7 +151,12 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    return kansoku::cli::run(argc, argv);
+    const int status = kansoku::cli::run(argc, argv);
+    // An answer that nobody can read is none: a full disk shows at the last write.
+    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+    kansoku::cli::say(stderr,
+                      "kansoku: write standard output: " + std::generic_category().message(errno));
+    return kansoku::cli::kExitFailed;
   } catch (const std::exception& error) {
     // Standard output may be closed, and so may be standard error.
     kansoku::cli::say(stderr, std::string("kansoku: internal error: ") + error.what());

@@ -2,6 +2,7 @@
 #include "cli/wiring.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -140,6 +141,16 @@ std::vector<std::string> pack_folders() {
   return folders;
 }
 
+Result<std::vector<capture::Pack>> known_packs() {
+  const std::vector<std::string> folders = pack_folders();
+  TRY(auto packs, capture::load_packs(folders));
+  if (!packs.empty()) return packs;
+  TRY(const std::string shipped, data_folder("probes"));
+  return Error{
+      Code::kNotFound, fmt::format("load probe packs: no pack in {}", fmt::join(folders, ", ")),
+      fmt::format("{} lacks the packs that come with Kansoku: `make install` again", shipped)};
+}
+
 void say(std::FILE* to, const std::string& line) {
   static_cast<void>(std::fwrite(line.data(), 1, line.size(), to));
   static_cast<void>(std::fputc('\n', to));
@@ -152,6 +163,10 @@ void install_signal_counter() {
   ::sigemptyset(&action.sa_mask);
   ::sigaction(SIGINT, &action, nullptr);
   ::sigaction(SIGTERM, &action, nullptr);
+  // The terminal is gone: end as if asked to, unless nohup was.
+  struct sigaction before {};
+  ::sigaction(SIGHUP, nullptr, &before);
+  if (before.sa_handler != SIG_IGN) ::sigaction(SIGHUP, &action, nullptr);
   ::signal(SIGPIPE, SIG_IGN);
 }
 

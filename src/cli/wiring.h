@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "capture/pack.h"
 #include "common/result.h"
 
 namespace kansoku::cli {
@@ -42,12 +43,14 @@ inline constexpr const char* kNvtxVariable = "NVTX_INJECTION64_PATH";
 
 /// Folders of probe packs: the shipped ones, then /etc/kansoku/probes and ~/.config/kansoku/probes.
 [[nodiscard]] std::vector<std::string> pack_folders();
+/// The packs in them; kNotFound names the folders if there is none.
+[[nodiscard]] Result<std::vector<capture::Pack>> known_packs();
 
 /// Writes a line and flushes it. That it cannot be written (a closed pipe, a full disk) is nobody's
 /// error: the command goes on.
 void say(std::FILE* to, const std::string& line);
 
-/// Counts SIGINT and SIGTERM from now on instead of dying of them.
+/// Counts SIGINT, SIGTERM and SIGHUP (if that is not ignored) from now on instead of dying of them.
 void install_signal_counter();
 [[nodiscard]] int signal_count();
 [[nodiscard]] int last_signal();

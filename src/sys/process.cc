@@ -15,6 +15,9 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <map>
+
+#include "sys/procfs.h"
 
 namespace kansoku::sys {
 namespace {
@@ -111,6 +114,24 @@ int Child::wait() {
 
 void Child::send(int signal) const {
   if (!status_) ::kill(pid_, signal);
+}
+
+void Child::send_to_all(int signal) const {
+  if (status_) return;
+  const Procfs procfs;
+  std::multimap<std::int32_t, std::int32_t> children;  // by parent
+  for (const std::int32_t pid : procfs.pids()) {
+    if (const auto stat = procfs.stat(pid)) children.emplace(stat->parent_pid, pid);
+  }
+  std::vector<std::int32_t> family{pid_};
+  for (std::size_t i = 0; i < family.size(); ++i) {
+    const auto [begin, end] = children.equal_range(family[i]);
+    for (auto at = begin; at != end; ++at)
+      family.push_back(at->second);
+  }
+  // The youngest first: a parent that lives sees how its children ended.
+  for (auto pid = family.rbegin(); pid != family.rend(); ++pid)
+    ::kill(*pid, signal);
 }
 
 std::optional<std::string> find_program(const std::string& name) {

@@ -35,6 +35,9 @@ class Child {
   [[nodiscard]] int wait();
   /// Sends a signal; does nothing once the child was reaped.
   void send(int signal) const;
+  /// The same to the child and the processes that it started: a shell handles no signal while it
+  /// waits for its program. Those that left it behind (daemons) are not reached.
+  void send_to_all(int signal) const;
 
  private:
   Child(int pid, Fd gate) : pid_(pid), gate_(std::move(gate)) {}

@@ -103,7 +103,7 @@ class CudaStatCommand final : public Command {
       return Error{Code::kUnsupported,
                    fmt::format("read --ring-bytes {}: not a power of two from 4K to 1G", ring_)};
     capture::RecorderOptions out;
-    TRY(const auto known, capture::load_packs(pack_folders()));
+    TRY(const auto known, known_packs());
     TRY(out.packs, capture::select_packs(known, pids_.empty() ? "cuda" : "cuda,cuda-names"));
     out.ring_bytes = static_cast<std::uint32_t>(*ring);
     out.cuda_budget = budget_;

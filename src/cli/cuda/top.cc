@@ -68,6 +68,8 @@ class CudaTop final : public Command {
   [[nodiscard]] Error explained(const Error& error, const sys::Procfs& procfs) const {
     const capture::cuda::Coverage coverage = capture::cuda::coverage_of(procfs, pid_);
     if (error.code != Code::kNotFound) return error;
+    if (!procfs.stat(pid_))
+      return {Code::kNotFound, fmt::format("process {}: there is none", pid_)};
     if (coverage.has_library)
       return {Code::kUnavailable,
               fmt::format("process {}: it has Kansoku's CUDA library and has not called cuInit yet",

@@ -148,8 +148,7 @@ void WindowWatch::on_call(const capture::CallMark& mark) {
 
 Result<void> WindowWatch::start() {
   capture::RecorderOptions recorder;
-  TRY(const auto known, capture::load_packs(pack_folders()));
-  if (known.empty()) return data_folder("probes").error();
+  TRY(const auto known, known_packs());
   TRY(recorder.packs, capture::select_packs(known, options_.probes));
   TRY(recorder.watch_packs, capture::select_packs(known, options_.watch_probes));
   recorder.metadata = {{"kansoku.version", version_text()}, {"kansoku.host", sys::host_name()}};
@@ -445,7 +444,7 @@ Result<WatchResult> WindowWatch::run() {
         progress(
             fmt::format("waiting for {} (process {})", options_.command.front(), child_->pid()));
       else
-        child_->send(SIGTERM);
+        child_->send_to_all(SIGTERM);
     }
     result_.command_status = child_->wait();
   }

@@ -54,8 +54,7 @@ Result<void> ModelArguments::apply(SessionOptions& out) const {
 }
 
 Result<std::vector<capture::FunctionProbes>> model_probes(const SessionOptions& session) {
-  TRY(const auto known, capture::load_packs(pack_folders()));
-  if (known.empty()) return data_folder("probes").error();
+  TRY(const auto known, known_packs());
   TRY(auto packs, capture::select_packs(known, session.probes));
   return capture::llm::take_model_probes(packs);
 }

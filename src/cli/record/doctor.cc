@@ -142,13 +142,10 @@ Check pid_namespace_check() {
 }
 
 Check packs_check() {
-  const auto packs = capture::load_packs(pack_folders());
+  const auto packs = known_packs();
   if (!packs)
     return {"probe packs", Verdict::kMissing, packs.error().what, "everything but Python stacks",
             packs.error().hint};
-  if (packs->empty())
-    return {"probe packs", Verdict::kMissing, "none found", "everything",
-            "make install, or set KANSOKU_SHARE"};
   return {"probe packs", Verdict::kGood, fmt::format("{} packs", packs->size()), "", ""};
 }
 

@@ -89,7 +89,7 @@ class Probes final : public Command {
   }
 
   int run() override {
-    const auto packs = capture::load_packs(pack_folders());
+    const auto packs = known_packs();
     if (!packs) return report(packs.error());
     const sys::Procfs procfs;
     if (pid_ != 0 && !procfs.stat(pid_)) {

@@ -88,8 +88,7 @@ Result<void> add_model_source(const SessionOptions& options, const sys::Procfs& 
 Result<capture::RecorderOptions> recorder_options(const SessionOptions& options,
                                                   const sys::Procfs& procfs, const Clock& clock) {
   capture::RecorderOptions out;
-  TRY(const auto known, capture::load_packs(pack_folders()));
-  if (known.empty()) return data_folder("probes").error();
+  TRY(const auto known, known_packs());
   TRY(out.packs, capture::select_packs(known, options.probes));
   if (!options.attach.empty()) {
     out.attach_mode = capture::bpf::attach_mode_from_name(options.attach);
@@ -167,7 +166,7 @@ class StopRelay {
     if (signal_count() <= passed_) return false;
     passed_ = signal_count();
     const bool terminal_did_it = last_signal() == SIGINT && ::isatty(STDIN_FILENO) != 0;
-    if (!terminal_did_it) child.send(last_signal());
+    if (!terminal_did_it) child.send_to_all(last_signal());
     return true;
   }
 
@@ -185,7 +184,7 @@ std::optional<int> end_of_command(const SessionOptions& options, sys::Child& chi
                child.pid());
     return std::nullopt;
   }
-  if (options.after == AfterRecording::kKill) child.send(SIGTERM);
+  if (options.after == AfterRecording::kKill) child.send_to_all(SIGTERM);
   if (options.after == AfterRecording::kWait && !options.quiet) {
     fmt::print(stderr,
                "kansoku: the recording has ended; waiting for {} (process {}; use --then kill or "

@@ -268,7 +268,7 @@ class WatchCommand final : public Command {
           Code::kUnsupported,
           fmt::format("read --history-size {}: not a size of at least 16M", history_size_)};
     options_.outputs.history_bytes = *size;
-    TRY(const auto known, capture::load_packs(pack_folders()));
+    TRY(const auto known, known_packs());
     TRY(options_.packs, capture::select_packs(known, probes_));
     if (!record_.empty()) {
       TRY_VOID(read_recording(known));
