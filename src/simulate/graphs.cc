@@ -5,8 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <vector>
+
+#include "simulate/run.h"
 
 namespace kansoku::simulate {
 
@@ -57,17 +58,46 @@ Result<Experiment> graph_experiment(const Workload& workload, std::size_t graph,
   return out;
 }
 
-double overhead_per_task_s(const Workload& workload, std::size_t graph) {
-  double total_s = 0;
-  std::size_t tasks = 0;
-  for (const Job& job : workload.jobs) {
-    if (job.graph != graph + 1 || job.duration < Nanos{0}) continue;
-    total_s += static_cast<double>(job.duration.count()) / 1e9;
-    ++tasks;
+Result<double> graph_makespan_s(const Workload& workload, std::size_t graph, int cores,
+                                double overhead_s) {
+  TRY(const auto experiment, graph_experiment(workload, graph, cores, overhead_s));
+  RunControl control;
+  TRY(const auto run,
+      run_replication(experiment, 0, {.records = false, .series_points = 0}, control));
+  for (const Metric& metric : run.metrics) {
+    if (metric.name == "pipeline.graph.sojourn_mean_s") return metric.value;
   }
-  const double makespan_s = workload.graphs[graph].makespan_s;
-  if (tasks == 0 || makespan_s < 0) return std::numeric_limits<double>::quiet_NaN();
-  return (makespan_s - total_s) / static_cast<double>(tasks);
+  return Error{Code::kInternal, "simulate graph: no makespan"};
+}
+
+Result<std::optional<double>> overhead_per_task_s(const Workload& workload, std::size_t graph,
+                                                  int cores) {
+  constexpr double kNear = 1e-6;  // of the makespan
+  constexpr int kStepsMax = 60;
+  const double wanted_s = workload.graphs.at(graph).makespan_s;
+  if (!(wanted_s >= 0)) return std::optional<double>();
+  TRY(double low_makespan_s, graph_makespan_s(workload, graph, cores, 0));
+  if (low_makespan_s > wanted_s * (1 + kNear)) return std::optional<double>();
+  // At least one task is on the way, so that as much overhead is too much.
+  double low_s = 0, high_s = wanted_s - low_makespan_s;
+  TRY(double high_makespan_s, graph_makespan_s(workload, graph, cores, high_s));
+  for (int step = 0; step < kStepsMax && high_s - low_s > kNear * high_s; ++step) {
+    // A line through both ends, or the middle where that does not help.
+    const double rise = high_makespan_s - low_makespan_s;
+    const bool is_line = rise > 0 && step % 3 != 2;
+    const double at_s = is_line ? low_s + (wanted_s - low_makespan_s) / rise * (high_s - low_s)
+                                : (low_s + high_s) / 2;
+    TRY(const double makespan_s, graph_makespan_s(workload, graph, cores, at_s));
+    if (std::abs(makespan_s - wanted_s) <= kNear * wanted_s) return std::optional<double>(at_s);
+    if (makespan_s < wanted_s) {
+      low_s = at_s;
+      low_makespan_s = makespan_s;
+    } else {
+      high_s = at_s;
+      high_makespan_s = makespan_s;
+    }
+  }
+  return std::optional<double>((low_s + high_s) / 2);
 }
 
 }  // namespace kansoku::simulate

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 
 #include "common/result.h"
 #include "simulate/experiment.h"
@@ -16,9 +17,14 @@ namespace kansoku::simulate {
 [[nodiscard]] Result<Experiment> graph_experiment(const Workload& workload, std::size_t graph,
                                                   int cores, double overhead_s);
 
-/// Seconds that a recorded run took beyond its tasks one after the other, for each task:
-/// `overhead_s` is learnt from this. Negative if tasks ran at the same time; NaN without a
-/// makespan.
-[[nodiscard]] double overhead_per_task_s(const Workload& workload, std::size_t graph);
+/// Seconds that this experiment takes. As graph_experiment(); kInternal if it does not end.
+[[nodiscard]] Result<double> graph_makespan_s(const Workload& workload, std::size_t graph,
+                                              int cores, double overhead_s);
+
+/// The overhead with which the graph takes as long as it was recorded to take, found by simulating
+/// it again and again. Nothing without a recorded makespan, or where that is shorter than the
+/// simulated one without overhead: then the recorded machine was another. As graph_experiment().
+[[nodiscard]] Result<std::optional<double>> overhead_per_task_s(const Workload& workload,
+                                                                std::size_t graph, int cores);
 
 }  // namespace kansoku::simulate

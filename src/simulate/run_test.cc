@@ -677,7 +677,13 @@ TEST(Graphs, ReplayATaskGraphOnItsMachine) {
   EXPECT_DOUBLE_EQ(makespan(0, 0), 10);
   EXPECT_DOUBLE_EQ(makespan(2, 0), 1 + 4 + 3);
   EXPECT_DOUBLE_EQ(makespan(1, 0.5), 12);
-  EXPECT_DOUBLE_EQ(overhead_per_task_s(workload, 0), 0.5);
+  EXPECT_NEAR(overhead_per_task_s(workload, 0, 1)->value_or(-1), 0.5, 1e-5);
+  // b and c run at the same time: three tasks one after the other.
+  EXPECT_NEAR(overhead_per_task_s(workload, 0, 2)->value_or(-1), 4.0 / 3, 1e-5);
+  workload.graphs[0].makespan_s = 5;  // shorter than the tasks need: another machine
+  EXPECT_EQ(*overhead_per_task_s(workload, 0, 2), std::nullopt);
+  workload.graphs[0].makespan_s = -1;
+  EXPECT_EQ(*overhead_per_task_s(workload, 0, 2), std::nullopt);
 }
 
 }  // namespace

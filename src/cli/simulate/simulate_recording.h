@@ -14,7 +14,7 @@ namespace kansoku::cli {
 
 /// How long one phase of a step takes.
 struct PhaseModel {
-  std::string name;                // as in kansoku.diagnosis/2
+  std::string name;                // as in kansoku.diagnosis/3
   double mean_s{0}, longest_s{0};  // over steps; of a step: the mean over ranks
   double ks{0};                    // of the fit; 0 for a constant
   stats::Distribution duration;    // seconds, capped at the longest

@@ -118,7 +118,7 @@ struct OneGraph {
   const sim::Workload* workload{nullptr};
   std::size_t index{0};
   [[nodiscard]] const sim::Graph& graph() const { return workload->graphs[index]; }
-  [[nodiscard]] double overhead_s() const { return sim::overhead_per_task_s(*workload, index); }
+  std::optional<double> overhead_s{};  // by its own makespan
 };
 
 /// Median overhead a task of all graphs but one: the knowledge of it beforehand. Nothing if no
@@ -126,26 +126,10 @@ struct OneGraph {
 std::optional<double> learnt_overhead_s(const std::vector<OneGraph>& graphs, std::size_t without) {
   std::vector<double> overheads;
   for (std::size_t i = 0; i < graphs.size(); ++i) {
-    const double overhead = i == without ? NAN : graphs[i].overhead_s();
-    if (std::isfinite(overhead)) overheads.push_back(std::max(overhead, 0.0));
+    if (i != without && graphs[i].overhead_s) overheads.push_back(*graphs[i].overhead_s);
   }
   if (overheads.empty()) return std::nullopt;
   return stats::median(overheads);
-}
-
-struct Makespan {
-  double seconds{0};
-  std::size_t tasks{0};
-};
-Result<Makespan> makespan_of(const OneGraph& one, int cores, double overhead_s) {
-  TRY(const auto experiment, sim::graph_experiment(*one.workload, one.index, cores, overhead_s));
-  sim::RunControl control;
-  TRY(const auto run,
-      sim::run_replication(experiment, 0, {.records = false, .series_points = 0}, control));
-  for (const sim::Metric& metric : run.metrics)
-    if (metric.name == "pipeline.graph.sojourn_mean_s")
-      return Makespan{metric.value, experiment.pipelines.front().tasks.size()};
-  return Error{Code::kInternal, "replay: no makespan"};
 }
 
 std::string error_text(double simulated, double recorded) {
@@ -168,8 +152,10 @@ Result<int> replay_graphs(const ReplayOptions& options, const std::vector<sim::W
     if (workload.graphs.empty())
       return Error{Code::kUnsupported, workload.source + ": no task graphs",
                    "only task graphs can be replayed from several files"};
-    for (std::size_t i = 0; i < workload.graphs.size(); ++i)
+    for (std::size_t i = 0; i < workload.graphs.size(); ++i) {
       graphs.push_back({&workload, i});
+      TRY(graphs.back().overhead_s, sim::overhead_per_task_s(workload, i, options.cores));
+    }
   }
   const bool learns = options.task_overhead_s < 0 && graphs.size() <= kLearningGraphsMax &&
                       learnt_overhead_s(graphs, 0).has_value();
@@ -180,27 +166,30 @@ Result<int> replay_graphs(const ReplayOptions& options, const std::vector<sim::W
                learns ? "   with overhead learnt from the other graphs" : "");
   for (std::size_t i = 0; i < graphs.size(); ++i) {
     const OneGraph& one = graphs[i];
-    TRY(const Makespan plain,
-        makespan_of(one, options.cores, std::max(options.task_overhead_s, 0.0)));
+    const auto makespan_s = [&](double overhead_s) {
+      return sim::graph_makespan_s(*one.workload, one.index, options.cores, overhead_s);
+    };
+    TRY(const double plain_s, makespan_s(std::max(options.task_overhead_s, 0.0)));
+    const auto& jobs = one.workload->jobs;
+    const auto tasks = static_cast<std::uint64_t>(std::count_if(
+        jobs.begin(), jobs.end(), [&](const sim::Job& job) { return job.graph == one.index + 1; }));
     const double recorded = one.graph().makespan_s;
     Json row = Json::object();
-    row.set("graph", one.graph().name).set("tasks", std::uint64_t{plain.tasks});
-    row.set("recorded_s", recorded >= 0 ? Json(recorded) : Json())
-        .set("simulated_s", plain.seconds);
-    row.set("overhead_per_task_s", one.overhead_s());
+    row.set("graph", one.graph().name).set("tasks", tasks);
+    row.set("recorded_s", recorded >= 0 ? Json(recorded) : Json()).set("simulated_s", plain_s);
+    row.set("overhead_per_task_s", one.overhead_s ? Json(*one.overhead_s) : Json());
     std::string learnt_text;
     if (const auto overhead = learns ? learnt_overhead_s(graphs, i) : std::nullopt) {
-      TRY(const Makespan learnt, makespan_of(one, options.cores, *overhead));
-      row.set("learnt_overhead_per_task_s", *overhead)
-          .set("simulated_with_learnt_s", learnt.seconds);
-      learnt_text = fmt::format("   {:>12.1f} {:>9} ({:.2f} s a task)", learnt.seconds,
-                                error_text(learnt.seconds, recorded), *overhead);
+      TRY(const double learnt_s, makespan_s(*overhead));
+      row.set("learnt_overhead_per_task_s", *overhead).set("simulated_with_learnt_s", learnt_s);
+      learnt_text = fmt::format("   {:>12.1f} {:>9} ({:.2f} s a task)", learnt_s,
+                                error_text(learnt_s, recorded), *overhead);
     }
     rows.push(std::move(row));
     if (json) continue;
-    fmt::print("{:<28} {:>6} {:>12} {:>12.1f} {:>9}{}\n", one.graph().name, plain.tasks,
-               recorded >= 0 ? fmt::format("{:.1f}", recorded) : "-", plain.seconds,
-               error_text(plain.seconds, recorded), learnt_text);
+    fmt::print("{:<28} {:>6} {:>12} {:>12.1f} {:>9}{}\n", one.graph().name, tasks,
+               recorded >= 0 ? fmt::format("{:.1f}", recorded) : "-", plain_s,
+               error_text(plain_s, recorded), learnt_text);
   }
   if (json)
     fmt::print("{}\n", Json::object()
