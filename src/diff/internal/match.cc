@@ -189,19 +189,21 @@ class Pairer {
     }
   }
 
-  /// How badly two kernels fit: launches a step, place and time; nothing below 0 fits better.
-  [[nodiscard]] double misfit(std::size_t known, std::size_t item) const {
+  /// How badly two kernels fit: launches a step, place and, unless their names say that they
+  /// compute the same, time, which is what may have changed; nothing below 0 fits better.
+  [[nodiscard]] double misfit(std::size_t known, std::size_t item, bool asks_time) const {
     const Print &a = known_prints_[known], &b = prints_[item];
     if (a.calls <= 0 || b.calls <= 0 || a.call_ms <= 0 || b.call_ms <= 0) return 1e9;
     return std::abs(std::log(a.calls / b.calls)) + 4 * std::abs(a.place - b.place) +
-           0.5 * std::abs(std::log(a.call_ms / b.call_ms)) + (a.launches == b.launches ? 0 : 0.2);
+           (asks_time ? 0.5 * std::abs(std::log(a.call_ms / b.call_ms)) : 0) +
+           (a.launches == b.launches ? 0 : 0.2);
   }
 
-  void pair_best(const Group& group, Match match, double misfit_max) {
+  void pair_best(const Group& group, Match match, double misfit_max, bool asks_time) {
     std::vector<std::tuple<double, std::size_t, std::size_t>> order;
     for (const std::size_t k : group.first) {
       for (const std::size_t i : group.second) {
-        const double cost = misfit(k, i);
+        const double cost = misfit(k, i, asks_time);
         if (cost <= misfit_max) order.emplace_back(cost, k, i);
       }
     }
@@ -211,10 +213,18 @@ class Pairer {
     }
   }
 
+  /// Kernels of one family that compute the same by their functors, or say nothing of it.
   void pair_families() {
     for (const auto& [key, group] : families()) {
-      if (group.first.size() * group.second.size() <= kPairsMax)
-        pair_best(group, Match::kTemplate, kFamilyMisfitMax);
+      std::map<std::string, Group> by_functors;
+      for (const std::size_t k : group.first)
+        by_functors[functors_of(known_[k]->name)].first.push_back(k);
+      for (const std::size_t i : group.second)
+        by_functors[functors_of(items_[i]->name)].second.push_back(i);
+      for (const auto& [functors, of] : by_functors) {
+        if (of.first.size() * of.second.size() <= kPairsMax)
+          pair_best(of, Match::kTemplate, kFamilyMisfitMax, functors.empty());
+      }
     }
   }
 
@@ -228,7 +238,7 @@ class Pairer {
     }
     for (const auto& [kind, group] : kinds) {
       if (group.first.size() * group.second.size() <= kPairsMax)
-        pair_best(group, Match::kPlace, kPlaceMisfitMax);
+        pair_best(group, Match::kPlace, kPlaceMisfitMax, true);
     }
   }
 

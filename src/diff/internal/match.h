@@ -17,9 +17,9 @@ struct Matched {
 
 /// Brings the items of all recordings together, the first recording's names leading: equal names;
 /// kernels that a compiler numbered anew (the same launches under exchanged numbers); kernels of
-/// one family with other template arguments; kernels of other names at the same place of the step
-/// with the same number of launches. Each item is in one entry. Borrows from `recordings`;
-/// deterministic.
+/// one family with other template arguments, of the same functors; kernels of other names at the
+/// same place of the step with the same number of launches. Each item is in one entry. Borrows from
+/// `recordings`; deterministic.
 [[nodiscard]] std::vector<Matched> match_items(const std::vector<const Recording*>& recordings);
 
 }  // namespace kansoku::diff

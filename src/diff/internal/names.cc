@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "diff/internal/names.h"
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 
 #include "sys/elf.h"
@@ -106,6 +108,32 @@ std::string family_of(std::string_view canonical) {
       out += '#';
     }
   }
+  return out;
+}
+
+std::string functors_of(std::string_view canonical) {
+  constexpr std::array<std::string_view, 18> kScalars{
+      "float",     "double",      "half",     "Half", "__half", "BFloat",
+      "nv_bfloat", "__nv_bfloat", "bfloat_t", "int",  "long",   "unsigned",
+      "signed",    "char",        "short",    "bool", "int_t",  "uint_t"};
+  std::string out, word;
+  int depth = 0;
+  const auto close = [&] {
+    const bool is_scalar = std::find(kScalars.begin(), kScalars.end(), word) != kScalars.end();
+    if (depth > 0 && !word.empty() && !is_scalar) out += word + " ";
+    word.clear();
+  };
+  for (const char c : canonical) {
+    if (is_digit(c)) continue;
+    if (is_word(c)) {
+      word += c;
+      continue;
+    }
+    close();
+    if (c == '<') ++depth;
+    if (c == '>' && depth > 0) --depth;
+  }
+  close();
   return out;
 }
 

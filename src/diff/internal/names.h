@@ -15,6 +15,11 @@ namespace kansoku::diff {
 /// family may be the same kernel for other types, tiles or numbers of a compiler.
 [[nodiscard]] std::string family_of(std::string_view canonical);
 
+/// Words among the template arguments of a canonical name that say what it computes: functors,
+/// lambdas, their namespaces; scalar types and numbers left out. "" without any: two kernels of one
+/// family whose words differ are two kernels.
+[[nodiscard]] std::string functors_of(std::string_view canonical);
+
 /// The name of a range without its number: "iteration #" for "iteration 17".
 [[nodiscard]] std::string unnumbered(std::string_view name);
 

@@ -46,5 +46,16 @@ TEST(Unnumbered, JoinsNumberedRanges) {
   EXPECT_EQ(unnumbered("iteration 17 of 200"), "iteration # of #");
 }
 
+TEST(Names, FunctorsSayWhatAKernelComputes) {
+  const auto of = [](const char* name) { return functors_of(canonical_kernel(name)); };
+  EXPECT_EQ(
+      of("void k<4, silu_kernel(at::TensorIteratorBase&)::{lambda()#1}, Array<char*, 2> >(int)"),
+      of("void k<8, silu_kernel(at::TensorIteratorBase&)::{lambda()#2}, Array<char*, 2> >(int)"));
+  EXPECT_EQ(of("void k<4, MulFunctor<float> >(int)"), of("void k<8, MulFunctor<double> >(int)"));
+  EXPECT_NE(of("void k<4, MulFunctor<float> >(int)"), of("void k<4, AddFunctor<float> >(int)"));
+  EXPECT_EQ(of("gemm<128, 64, float>"), "");
+  EXPECT_EQ(of("gemm"), "");
+}
+
 }  // namespace
 }  // namespace kansoku::diff
