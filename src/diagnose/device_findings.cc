@@ -17,6 +17,7 @@ namespace {
 
 /// Processes beyond the jobs that a trace may have are left where the first job is.
 constexpr std::size_t kJobsWithProcessesMax = 128;
+constexpr std::size_t kDeviceNotesMax = 64;
 
 Finding finding_from(const DeviceFinding& found, const Diagnosis& job) {
   Finding out;
@@ -72,11 +73,7 @@ void add_to_job(const DeviceFinding& found, Diagnosis& job) {
 /// A process that works a device and is in no job.
 Diagnosis job_of_process(const trace::Trace& trace, std::int32_t pid, const Diagnosis& other) {
   Diagnosis out;
-  std::string_view name = "process";
-  for (const trace::Process& process : trace.processes) {
-    if (process.pid == pid && !trace.str(process.name).empty()) name = trace.str(process.name);
-  }
-  out.job = fmt::format("{} {}", name, pid);
+  out.job = name_of_process(trace, pid);
   out.is_single = true;
   out.rank_numbers = {0};
   out.pids = {pid};
@@ -138,6 +135,10 @@ void add_device_findings(const trace::Trace& trace, const DeviceJudgement& judge
       ++left_out;
     else
       add_to_job(finding, *job);
+  }
+  for (const auto& [pid, text] : judged.notes) {
+    const auto job = job_with(jobs, {pid});
+    if (job != jobs.end() && job->notes.size() < kDeviceNotesMax) job->notes.push_back(text);
   }
   if (left_out > 0) jobs.front().notes.push_back(fmt::format(words::kDevicesLeftOut, left_out));
   for (Diagnosis& job : jobs) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "diagnose/diagnose.h"
@@ -26,6 +27,7 @@ struct DeviceFinding {
 struct DeviceJudgement {
   std::vector<DeviceFinding> findings;
   std::vector<std::int32_t> pids;  // of all processes whose devices were judged
+  std::vector<std::pair<std::int32_t, std::string>> notes{};  // by process
 };
 
 /// Joins it with the diagnosis of the same trace. Each finding goes to the job that has its

@@ -257,7 +257,7 @@ class WhatIf {
   double transfer_ms_{0}, mean_work_ms_{0};
 };
 
-/// Of an interval that holds 95 % of the resamples.
+/// Lower end of an interval that holds 95 % of the resamples.
 constexpr double kIntervalLow = 0.025;
 
 /// How much longer steps take than if nobody were slower.

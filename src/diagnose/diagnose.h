@@ -180,7 +180,7 @@ struct Diagnosis {
 /// events.
 [[nodiscard]] Result<Diagnosis> diagnose(const trace::Trace& trace, const Options& options);
 
-/// Schema "kansoku.diagnosis/2" (docs/formats/diagnosis.md).
+/// Schema "kansoku.diagnosis/3" (docs/formats/diagnosis.md).
 [[nodiscard]] Json to_json(const Diagnosis& diagnosis);
 /// Data of the HTML report, schema "kansoku.view/2".
 [[nodiscard]] Json view_json(const trace::Trace& trace, const Diagnosis& diagnosis);

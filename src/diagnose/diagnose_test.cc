@@ -739,7 +739,7 @@ TEST(Diagnose, HostileValuesAreLeftOut) {
 TEST(DiagnoseJson, HasTheSchema) {
   const Diagnosis d = run_job(with_fault(Fault::Kind::kInputSleep, 1, 15));
   const Json json = to_json(d);
-  EXPECT_EQ(json.at("schema").as_string(), "kansoku.diagnosis/2");
+  EXPECT_EQ(json.at("schema").as_string(), "kansoku.diagnosis/3");
   EXPECT_EQ(json.at("verdict").as_string(), "findings");
   EXPECT_EQ(json.at("steps").at("count").as_int(), static_cast<std::int64_t>(d.steps.count));
   EXPECT_EQ(json.at("steps").at("phases").size(), 4U);

@@ -28,6 +28,7 @@ using trace::import::DumpStatus;
 using trace::import::FlightDump;
 
 constexpr std::size_t kEvidenceLinesMax = 12;
+constexpr std::size_t kFormBytesMax = 4096;
 constexpr std::int64_t kTimeoutMaxMs = std::int64_t{1} << 40;
 
 bool is_pending(const DumpEntry& entry) {
@@ -99,13 +100,17 @@ class DumpAnalysis {
   void add_board(const std::set<std::int32_t>& culprits, Diagnosis& out) const;
   void add_waiters(const std::vector<std::int32_t>& ranks, Finding& finding) const;
   void locate(std::int32_t rank, Finding& finding) const;
-  [[nodiscard]] double waiting_ms() const;
+  [[nodiscard]] std::optional<double> waiting_ms() const;
   [[nodiscard]] std::size_t reaching_count(const std::set<std::int32_t>& culprits) const;
   [[nodiscard]] std::size_t waiting_count() const;
+  [[nodiscard]] bool all_have_arrived() const;
+  void add_gaps(Diagnosis& out) const;
 
   std::span<const FlightDump> dumps_;
   std::map<std::int32_t, Rank> ranks_;
   std::map<std::string, std::vector<std::int32_t>> members_;  // by group name
+  // Groups whose numbers mean other operations on each rank: transfers take some of them.
+  std::set<std::string> not_aligned_;
 };
 
 Result<void> DumpAnalysis::take_dumps() {
@@ -122,6 +127,9 @@ Result<void> DumpAnalysis::take_dumps() {
     for (const DumpGroup& group : dump.groups) {
       auto& members = members_[group.name];
       if (members.size() < group.ranks.size()) members = group.ranks;
+    }
+    for (const DumpEntry& entry : dump.entries) {
+      if (dump.counts_together && entry.is_p2p) not_aligned_.insert(entry.group_name);
     }
   }
   return {};
@@ -190,7 +198,7 @@ void DumpAnalysis::find_pair_wait(const DumpEntry& entry, std::int32_t number, W
 
 void DumpAnalysis::find_group_wait(const DumpEntry& entry, std::int32_t number, Wait& wait) const {
   const auto* members = members_of(entry.group_name);
-  if (members == nullptr) return;
+  if (members == nullptr || not_aligned_.contains(entry.group_name)) return;
   for (const std::int32_t member : *members) {
     if (member == number) continue;
     const auto peer = ranks_.find(member);
@@ -217,25 +225,36 @@ void DumpAnalysis::find_wait(std::int32_t number, Rank& rank) {
   }
 }
 
+/// The call as peers must make it: name, types, and sizes where these must be equal. A coalesced
+/// group is its operations, one behind the other.
+std::string form_of(const std::vector<const DumpEntry*>& entries) {
+  std::string form;
+  for (const DumpEntry* entry : entries) {
+    if (entries.size() > 1 && entry->name.ends_with(":coalesced")) continue;
+    if (form.size() > kFormBytesMax) break;
+    form += fmt::format("{}{} {}", form.empty() ? "" : ", ", entry->name, entry->input_dtypes);
+    if (needs_equal_sizes(entry->name))
+      form += fmt::format(" {} -> {}", entry->input_sizes, entry->output_sizes);
+  }
+  return form;
+}
+
 /// The same operation of a group, but not the same call, or unequal sizes where they must be equal.
 void DumpAnalysis::find_mismatches(Diagnosis& out) const {
   std::map<std::pair<std::string, std::int64_t>,
-           std::vector<std::pair<std::int32_t, const DumpEntry*>>>
+           std::map<std::int32_t, std::vector<const DumpEntry*>>>
       operations;
   for (const auto& [number, rank] : ranks_) {
     for (const DumpEntry* entry : rank.pending) {
-      if (!entry->is_p2p)
-        operations[{entry->group_name, entry->collective_seq}].emplace_back(number, entry);
+      if (!entry->is_p2p && !not_aligned_.contains(entry->group_name))
+        operations[{entry->group_name, entry->collective_seq}][number].push_back(entry);
     }
   }
   for (const auto& [key, calls] : operations) {
+    const DumpEntry& first = *calls.begin()->second.front();
     std::map<std::string, std::vector<std::int32_t>> forms;
-    for (const auto& [number, entry] : calls) {
-      std::string form = fmt::format("{} {}", entry->name, entry->input_dtypes);
-      if (needs_equal_sizes(entry->name))
-        form += fmt::format(" {} -> {}", entry->input_sizes, entry->output_sizes);
-      forms[form].push_back(number);
-    }
+    for (const auto& [number, entries] : calls)
+      forms[form_of(entries)].push_back(number);
     if (forms.size() < 2) continue;
     const auto fewest = std::min_element(
         forms.begin(), forms.end(),
@@ -246,7 +265,7 @@ void DumpAnalysis::find_mismatches(Diagnosis& out) const {
     Finding finding;
     finding.kind = "hang";
     finding.verdict = "mismatched_collective";
-    finding.function = calls.front().second->name;
+    finding.function = first.name;
     for (const auto& [form, numbers] : forms) {
       if (is_even || &form == &fewest->first)
         finding.ranks.insert(finding.ranks.end(), numbers.begin(), numbers.end());
@@ -254,17 +273,16 @@ void DumpAnalysis::find_mismatches(Diagnosis& out) const {
     }
     std::sort(finding.ranks.begin(), finding.ranks.end());
     locate(finding.ranks.front(), finding);
-    finding.evidence.insert(
-        finding.evidence.begin(),
-        fmt::format(words::kDifferentCalls, key.second, group_text(*calls.front().second)));
+    finding.evidence.insert(finding.evidence.begin(),
+                            fmt::format(words::kDifferentCalls, key.second, group_text(first)));
     out.findings.push_back(std::move(finding));
     return;  // later mismatches follow from the first one
   }
 }
 
 /// How long the job stood still at least: from the first pending operation to the first deadline,
-/// which is when the dumps were written.
-double DumpAnalysis::waiting_ms() const {
+/// which is when the dumps were written. Nothing if they say no deadline.
+std::optional<double> DumpAnalysis::waiting_ms() const {
   std::int64_t first_ns = 0;
   std::int64_t deadline_ns = 0;
   for (const auto& [number, rank] : ranks_) {
@@ -278,6 +296,7 @@ double DumpAnalysis::waiting_ms() const {
       if (deadline_ns == 0 || ends_ns < deadline_ns) deadline_ns = ends_ns;
     }
   }
+  if (deadline_ns == 0) return std::nullopt;
   return static_cast<double>(deadline_ns - first_ns) / kNsPerMs;
 }
 
@@ -489,7 +508,7 @@ Result<Diagnosis> DumpAnalysis::run() {
   const std::size_t waiting = waiting_count();
   add_board(culprits, out);
   for (Finding& finding : out.findings) {
-    finding.cost_ms_per_step = waiting_ms();
+    finding.cost_ms_per_step = waiting_ms().value_or(0);
     finding.share = 1;
     finding.basis = Basis::kObservation;
     if (waiting > 0)
@@ -500,10 +519,39 @@ Result<Diagnosis> DumpAnalysis::run() {
       out.victims.push_back(number);
   }
   out.notes.push_back(fmt::format(words::kRanksWait, waiting, ranks_.size()));
-  if (waiting > 0 && out.findings.empty()) {
-    out.notes.emplace_back(words::kNoneCompleted);
-  }
+  if (waiting > 0 && out.findings.empty())
+    out.notes.emplace_back(all_have_arrived() ? words::kNoneCompleted
+                                              : words::kNotKnownWhoIsBehind);
+  add_gaps(out);
   return out;
+}
+
+/// True if every wait is for ranks that are known to have issued the operation.
+bool DumpAnalysis::all_have_arrived() const {
+  return std::all_of(ranks_.begin(), ranks_.end(), [&](const auto& of_number) {
+    const DumpEntry* entry = of_number.second.wait.entry;
+    if (entry == nullptr) return true;
+    const auto* members = members_of(entry->group_name);
+    if (entry->is_p2p || members == nullptr || not_aligned_.contains(entry->group_name))
+      return false;
+    return std::all_of(members->begin(), members->end(), [&](std::int32_t member) {
+      const auto peer = ranks_.find(member);
+      if (peer == ranks_.end()) return false;
+      const auto progress = peer->second.progress.find(entry->group_name);
+      return progress != peer->second.progress.end() &&
+             progress->second.enqueued >= entry->collective_seq;
+    });
+  });
+}
+
+/// Whatever the dumps do not hold.
+void DumpAnalysis::add_gaps(Diagnosis& out) const {
+  std::uint64_t bad_entries = 0;
+  for (const FlightDump& dump : dumps_)
+    bad_entries += dump.bad_entries;
+  if (bad_entries > 0) out.notes.push_back(fmt::format(words::kBadEntries, bad_entries));
+  for (const std::string& group : not_aligned_)
+    out.notes.push_back(fmt::format(words::kNotAligned, group));
 }
 
 }  // namespace

@@ -53,6 +53,11 @@ class Dump {
     if (entry.is_p2p) std::swap(entry.p2p_seq, entry.collective_seq);
     return *this;
   }
+  /// As version 1 numbers: transfers take numbers, too.
+  Dump& counts_together() {
+    dump_.counts_together = true;
+    return *this;
+  }
   Dump& created(std::int64_t at_ns) {
     dump_.entries.back().created_ns = at_ns;
     return *this;
@@ -192,13 +197,53 @@ TEST(HangDumps, DifferentOperationsAreAMismatch) {
 }
 
 // Every rank sends another share to every other one.
+// A coalesced group: its operations and an entry of its own under one number.
+TEST(HangDumps, OperationsOfOneCoalescedGroupAreNoMismatch) {
+  const std::vector<Group> groups{{"0", {0, 1, 2}}};
+  const auto waiting = [&](std::int32_t rank) {
+    return Dump(rank, groups)
+        .status("0", 5, 4)
+        .pending("0", 5, "nccl:_all_gather_base")
+        .pending("0", 5, "nccl:_all_gather_base", "[[8]]")
+        .pending("0", 5, "nccl:coalesced", "[]");
+  };
+  const Diagnosis d = run_dumps({waiting(0), waiting(1), Dump(2, groups).status("0", 4, 4)});
+  ASSERT_EQ(d.findings.size(), 1U);
+  EXPECT_EQ(d.findings[0].verdict, "missing_rank");
+  EXPECT_THAT(d.findings[0].ranks, ElementsAre(2));
+  // Another size inside of the group is one.
+  const Diagnosis other = run_dumps({waiting(0), waiting(1),
+                                     Dump(2, groups)
+                                         .status("0", 5, 4)
+                                         .pending("0", 5, "nccl:_all_gather_base")
+                                         .pending("0", 5, "nccl:_all_gather_base", "[[9]]")});
+  ASSERT_EQ(other.findings.size(), 1U);
+  EXPECT_EQ(other.findings[0].verdict, "mismatched_collective");
+  EXPECT_THAT(other.findings[0].ranks, ElementsAre(2));
+}
+
+// Transfers took numbers of their own on each rank there: a number says nothing of the others.
+TEST(HangDumps, NobodyIsBehindWhereNumbersMeanOtherOperations) {
+  const std::vector<Group> groups{{"0", {0, 1}}};
+  const Diagnosis d = run_dumps({Dump(0, groups)
+                                     .status("0", 7, 6)
+                                     .pending("0", 3, "nccl:send 0->1")
+                                     .pending("0", 7)
+                                     .counts_together(),
+                                 Dump(1, groups).status("0", 5, 5).counts_together()});
+  for (const Finding& finding : d.findings)
+    EXPECT_NE(finding.function, "nccl:all_reduce");
+  EXPECT_THAT(d.notes, Contains(HasSubstr("numbers transfers and collectives together")));
+}
+
 TEST(HangDumps, UnequalSizesOfAllToAllAreNoMismatch) {
   const Diagnosis d = run_dumps({Dump(0, kWorld).pending("0", 5, "nccl:all_to_all", "[[1]]"),
                                  Dump(1, kWorld).pending("0", 5, "nccl:all_to_all", "[[2]]"),
                                  Dump(2, kWorld).pending("0", 5, "nccl:all_to_all", "[[3]]"),
                                  Dump(3, kWorld).pending("0", 5, "nccl:all_to_all", "[[4]]")});
   EXPECT_THAT(d.findings, IsEmpty());
-  EXPECT_THAT(d.notes, Contains(HasSubstr("every rank has arrived and none has completed")));
+  EXPECT_THAT(d.notes,
+              Contains(HasSubstr("and none has completed them: these dumps do not say why")));
 }
 
 TEST(HangDumps, ARankWithoutADumpIsBlamedOnlyIfNothingElseExplains) {

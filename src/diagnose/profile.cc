@@ -10,6 +10,7 @@
 
 #include "common/rng.h"
 #include "common/time.h"
+#include "diagnose/internal/order.h"
 #include "diagnose/internal/profile/late_ranks.h"
 #include "diagnose/internal/profile/profile_job.h"
 #include "diagnose/internal/words.h"
@@ -37,8 +38,9 @@ struct RankView {
 
 class ProfileDiagnosis {
  public:
-  ProfileDiagnosis(ProfileJob job, const Options& options)
-      : job_(std::move(job)), options_(options) {}
+  /// `has_peers`: the job has ranks whose profiles may be missing here.
+  ProfileDiagnosis(ProfileJob job, bool has_peers, const Options& options)
+      : job_(std::move(job)), has_peers_(has_peers), options_(options) {}
   Diagnosis run();
 
  private:
@@ -53,6 +55,7 @@ class ProfileDiagnosis {
                           const std::vector<std::uint32_t>& functions);
 
   ProfileJob job_;
+  bool has_peers_;
   const Options& options_;
   std::vector<RankView> views_;
   Diagnosis out_;
@@ -123,7 +126,9 @@ double ProfileDiagnosis::support_of_input(const RankView& view, double share_min
 void ProfileDiagnosis::find_input() {
   const double share_min = kProfileInputShareMin;
   double least = 1, support = 1, share = 0, cost_ms = 0;
+  bool is_tested = true;  // steps were drawn anew
   for (const RankView& view : views_) {
+    is_tested = is_tested && view.step_ms.size() >= 2;
     least = std::min(least, view.input_share);
     support = std::min(support, support_of_input(view, share_min));
     const double ms = view.step_ms.empty() ? view.input_share * step_ms_of(view)
@@ -140,6 +145,7 @@ void ProfileDiagnosis::find_input() {
   finding.function = job_.names[views_.front().input_function];
   finding.cost_ms_per_step = cost_ms;
   finding.share = share;
+  finding.basis = is_tested ? Basis::kTest : Basis::kObservation;
   finding.confidence = finding.rank_confidence = support;
   const RankView& first = views_.front();
   finding.evidence.push_back(
@@ -281,19 +287,19 @@ Diagnosis ProfileDiagnosis::run() {
     }
   }
   if (views_.empty()) out_.missing = job_.notes;
-  if (views_.size() == 1) {
-    out_.missing.emplace_back(words::kOneRankOfTraces);
-  }
+  if (views_.size() == 1)
+    out_.missing.emplace_back(has_peers_ ? words::kOneRankOfTraces : words::kOneProcessOfTraces);
   if (views_.size() == 2) out_.notes.emplace_back(words::kTwoRanks);
   return std::move(out_);
 }
 
 /// All files are one job. A trace whose files name no rank is rank 0.
-void add_processes(const trace::Trace& trace, Diagnosis& out) {
+void add_processes(const trace::Trace& trace, std::optional<std::int32_t> pid, Diagnosis& out) {
   std::map<std::int32_t, std::vector<std::int32_t>> of_ranks;
   for (const RankSummary& rank : out.ranks)
     of_ranks[rank.rank];
   for (const trace::Process& process : trace.processes) {
+    if (pid && process.pid != *pid) continue;
     out.pids.push_back(process.pid);
     const std::int32_t rank = process.rank == trace::kNoRank ? 0 : process.rank;
     if (const auto found = of_ranks.find(rank); found != of_ranks.end())
@@ -306,15 +312,40 @@ void add_processes(const trace::Trace& trace, Diagnosis& out) {
   }
 }
 
-}  // namespace
+/// True if a job has more ranks than one, as far as its files say.
+bool has_peers(const trace::Trace& trace) {
+  std::int32_t world = trace::kNoRank, rank = trace::kNoRank;
+  for (const trace::Process& process : trace.processes) {
+    world = std::max(world, process.world_size);
+    rank = std::max(rank, process.rank);
+  }
+  return world > 1 || (world == trace::kNoRank && rank != trace::kNoRank);
+}
 
-Result<Diagnosis> diagnose_profile(const trace::Trace& trace, const Options& options) {
-  Diagnosis out = ProfileDiagnosis(read_profile_job(trace), options).run();
+Diagnosis diagnose_part(const trace::Trace& trace, std::optional<std::int32_t> pid,
+                        const Options& options) {
+  const bool may_have_peers = !pid && has_peers(trace);
+  Diagnosis out = ProfileDiagnosis(read_profile_job(trace, pid), may_have_peers, options).run();
   for (const auto& [name, loss] : trace.losses) {
     if (loss.count > 0) out.losses.push_back(loss);
   }
-  add_processes(trace, out);
+  add_processes(trace, pid, out);
   return out;
+}
+
+}  // namespace
+
+Result<Diagnosis> diagnose_profile(const trace::Trace& trace, const Options& options) {
+  const std::vector<std::int32_t> programs = programs_of(trace);
+  if (programs.size() < 2) return diagnose_part(trace, std::nullopt, options);
+  std::vector<Diagnosis> jobs;
+  for (const std::int32_t pid : programs) {
+    Diagnosis job = diagnose_part(trace, pid, options);
+    job.job = name_of_process(trace, pid);
+    job.is_single = true;
+    jobs.push_back(std::move(job));
+  }
+  return join_jobs(std::move(jobs));
 }
 
 }  // namespace kansoku::diagnose

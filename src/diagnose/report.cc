@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "diagnose/diagnose.h"
 #include "diagnose/internal/rounded.h"
@@ -40,8 +42,18 @@ Json steps_json(const Diagnosis& diagnosis) {
       .set("phases", phases);
 }
 
-Json finding_json(const Finding& finding) {
+/// The milliseconds of a finding; nothing for a part of the time where no step is known, or if the
+/// files do not say since when a job stands still.
+std::optional<double> known_cost(const Finding& finding, const Diagnosis& diagnosis) {
+  const bool is_stuck = finding.kind == "hang" || finding.kind == "stopped";
+  const bool is_known = is_stuck ? finding.cost_ms_per_step > 0
+                                 : diagnosis.steps.count > 0 || diagnosis.has_windows();
+  return is_known ? std::optional(finding.cost_ms_per_step) : std::nullopt;
+}
+
+Json finding_json(const Finding& finding, const Diagnosis& diagnosis) {
   const bool is_test = finding.basis == Basis::kTest;
+  const auto cost_ms = known_cost(finding, diagnosis);
   return Json::object()
       .set("kind", finding.kind)
       .set("detail", finding.detail)
@@ -51,7 +63,7 @@ Json finding_json(const Finding& finding) {
       .set("file", finding.file)
       .set("line", finding.line)
       .set("stack", Json::array_of(finding.stack))
-      .set("cost_ms_per_step", rounded(finding.cost_ms_per_step))
+      .set("cost_ms_per_step", cost_ms ? Json(rounded(*cost_ms)) : Json())
       .set("share", rounded(finding.share))
       .set("basis", std::string(verdict::basis_name(finding.basis)))
       .set("confidence", is_test ? Json(rounded(finding.confidence)) : Json())
@@ -118,27 +130,38 @@ std::string device_text(const Finding& finding, const Diagnosis& diagnosis,
                      finding.cost_ms_per_step, finding.share * 100);
 }
 
+/// True if a finding names every rank of the job and no other, such as one that left no file.
+bool names_all_ranks(const Finding& finding, const Diagnosis& diagnosis) {
+  std::vector<std::int32_t> known = diagnosis.rank_numbers, named = finding.ranks;
+  if (!diagnosis.ranks.empty()) known.clear();
+  for (const RankSummary& rank : diagnosis.ranks)
+    known.push_back(rank.rank);
+  std::sort(known.begin(), known.end());
+  std::sort(named.begin(), named.end());
+  return named == known;
+}
+
 std::string finding_text(const Finding& finding, const Diagnosis& diagnosis,
                          std::string_view folder) {
-  const std::size_t rank_count =
-      diagnosis.ranks.empty() ? diagnosis.rank_numbers.size() : diagnosis.ranks.size();
   const bool is_stuck = finding.kind == "hang" || finding.kind == "stopped";
   const std::string who = finding.kind == "moving_imbalance" ? words::kNoSingleRank
                           : diagnosis.is_single              ? words::kTheProcess
-                          : finding.ranks.empty() || finding.ranks.size() == rank_count
+                          : finding.ranks.empty() || names_all_ranks(finding, diagnosis)
                               ? words::kAllRanks
                               : fmt::format("rank {}", fmt::join(finding.ranks, ", "));
   const std::string basis = finding.basis == Basis::kObservation
                                 ? std::string(verdict::kObserved)
                                 : fmt::format(words::kConfidence, finding.confidence);
   std::string text;
+  const auto cost_ms = known_cost(finding, diagnosis);
   if (is_stuck) {
-    text = fmt::format(words::kStandsStill, who, finding.kind,
-                       finding.verdict.empty() ? "" : " (" + finding.verdict + ")",
-                       finding.cost_ms_per_step / 1000, basis);
+    const std::string what = finding.verdict.empty() ? "" : " (" + finding.verdict + ")";
+    text = cost_ms
+               ? fmt::format(words::kStandsStill, who, finding.kind, what, *cost_ms / 1000, basis)
+               : fmt::format(words::kStandsStillUnknown, who, finding.kind, what, basis);
   } else if (finding.is_of_device()) {
     text = device_text(finding, diagnosis, who);
-  } else if (diagnosis.has_windows()) {
+  } else if (diagnosis.has_windows() || !cost_ms) {
     text = fmt::format(words::kCostOfTime, who, finding.kind, finding.share * 100, basis);
   } else {
     text = fmt::format(words::kCostPerStep, who, finding.kind, finding.cost_ms_per_step,
@@ -160,9 +183,9 @@ Json to_json(const Diagnosis& diagnosis) {
     other_jobs.push(to_json(other));
   Json findings = Json::array();
   for (const Finding& finding : diagnosis.findings)
-    findings.push(finding_json(finding));
+    findings.push(finding_json(finding, diagnosis));
   Json out = Json::object();
-  out.set("schema", "kansoku.diagnosis/2")
+  out.set("schema", "kansoku.diagnosis/3")
       .set("job", diagnosis.job)
       .set("single", diagnosis.is_single)
       .set("verdict", verdict_name(diagnosis.verdict()))

@@ -72,7 +72,7 @@ struct WhatIfOptions {
 [[nodiscard]] Result<std::optional<WhatIf>> what_if(const trace::Trace& trace,
                                                     const WhatIfOptions& options);
 
-/// Member "what_if" of schema "kansoku.diagnosis/2".
+/// Member "what_if" of schema "kansoku.diagnosis/3".
 [[nodiscard]] Json to_json(const WhatIf& what_if);
 
 }  // namespace kansoku::diagnose

@@ -93,14 +93,20 @@ std::string_view lost_to(std::string_view kind) {
   return found == kWork.end() ? std::string_view() : found->second;
 }
 
+/// A part of the time rather than of each step.
+bool is_of_time(const Json& finding, const Json& diagnosis) {
+  return has_windows(diagnosis) || !finding.at("cost_ms_per_step").is_number();
+}
+
 std::string headline(const Json& finding, const Json& diagnosis) {
   const bool is_single = diagnosis.at("single").as_bool();
   const std::string kind = text_of(finding, "kind");
   const std::string who = is_single ? "the process" : rank_list(finding.at("ranks"));
   const std::string cost = milliseconds(number_of(finding, "cost_ms_per_step"));
-  const std::string lost = has_windows(diagnosis) ? fmt::format("{:.0f} % of the time",
-                                                                100 * number_of(finding, "share"))
-                                                  : cost + " a step";
+  const std::string lost =
+      is_of_time(finding, diagnosis)
+          ? fmt::format("{:.0f} % of the time", 100 * number_of(finding, "share"))
+          : cost + " a step";
   const std::string place = place_of(finding);
   const std::string in = place.empty() ? "" : ": " + place;
   if (is_of_device(finding) && finding.at("evidence").size() > 0)
@@ -180,8 +186,10 @@ std::string figures_html(const Json& finding, bool is_of_windows) {
     const std::string verdict = text_of(finding, "verdict");
     const std::string shown = verdict.empty() ? kind : verdict;
     return "<div class=\"figures\">" + figure(shown, "verdict") +
-           figure(fmt::format("{:.1f} s", number_of(finding, "cost_ms_per_step") / 1000),
-                  "standing still for") +
+           (finding.at("cost_ms_per_step").is_number()
+                ? figure(fmt::format("{:.1f} s", number_of(finding, "cost_ms_per_step") / 1000),
+                         "standing still for")
+                : figure("unknown", "standing still since")) +
            basis_html(finding, "confidence") + "</div>";
   }
   const std::string explained =
@@ -230,7 +238,7 @@ std::string finding_html(const Json& finding, bool is_first, const Json& diagnos
   const bool has_steps = diagnosis.at("steps").at("count").as_int() > 0;
   return out +
          (is_of_device(finding) ? device_figures_html(finding, has_steps)
-                                : figures_html(finding, has_windows(diagnosis))) +
+                                : figures_html(finding, is_of_time(finding, diagnosis))) +
          list_html(finding.at("evidence"), "evidence") + stack_html(finding.at("stack")) +
          "</section>";
 }
@@ -435,7 +443,7 @@ Result<void> check_schema(const Json& json, std::string_view wanted) {
 }  // namespace
 
 Result<std::string> html_report(const Json& diagnosis, const Json& view) {
-  TRY_VOID(check_schema(diagnosis, "kansoku.diagnosis/2"));
+  TRY_VOID(check_schema(diagnosis, "kansoku.diagnosis/3"));
   TRY_VOID(check_schema(view, "kansoku.view/2"));
   const Json findings = diagnosis.at("findings");
   const std::string title = findings.size() > 0 ? headline(findings.at(0), diagnosis)

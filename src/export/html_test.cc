@@ -28,7 +28,7 @@ Json finding(const std::string& function) {
 
 Json diagnosis(const Json& findings) {
   return Json::object()
-      .set("schema", "kansoku.diagnosis/2")
+      .set("schema", "kansoku.diagnosis/3")
       .set("findings", findings)
       .set("victims", Json::array().push(0).push(1).push(3))
       .set("steps", Json::object().set("count", 300).set("median_ms", 47.5).set("p95_ms", 60.0))

@@ -149,7 +149,7 @@ def run_one(options, run, name):
 
 
 def shown(result):
-    findings = "; ".join(f"{f['kind']} {f['ranks']} {f['function']} {f['cost_ms_per_step']:.1f} ms {kit.basis(f)}" for f in result["findings"])
+    findings = "; ".join(f"{f['kind']} {f['ranks']} {f['function']} {kit.cost(f)} {kit.basis(f)}" for f in result["findings"])
     faults_a_step = [round(account["faults"] / max(result["steps"], 1)) for account in result["accounts"]]
     return (f"{'right' if is_right(result) else 'WRONG'}: {findings or 'nothing found'} | {result['steps']} steps of {result['step_ms']:.1f} ms, "
             f"faults {faults_a_step}, {result['run_s']} s")

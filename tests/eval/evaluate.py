@@ -38,7 +38,7 @@ def described(diagnosis):
     if not diagnosis["findings"]:
         return "nothing found"
     top = diagnosis["findings"][0]
-    return f"rank {top['ranks']} {top['kind']} {top['function']} {top['cost_ms_per_step']:.1f} ms {kit.basis(top)}"
+    return f"rank {top['ranks']} {top['kind']} {top['function']} {kit.cost(top)} {kit.basis(top)}"
 
 
 def hits(options):

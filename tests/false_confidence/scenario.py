@@ -103,7 +103,7 @@ def judge(scenario, status, diagnosis, not_judged=""):
 def sentence(job, finding):
     where = f" in {finding['function']}" if finding["function"] else ""
     verdict = f" ({finding['verdict']})" if finding.get("verdict") else ""
-    return (f"{finding['kind']}{verdict} rank {finding['ranks']}{where}, {finding['cost_ms_per_step']:.1f} ms, "
+    return (f"{finding['kind']}{verdict} rank {finding['ranks']}{where}, {kit.cost(finding)}, "
             f"{kit.basis(finding)} [{job}]")
 
 

@@ -218,7 +218,7 @@ def progress(result):
     said = "nothing found"
     if result["findings"]:
         top = result["findings"][0]
-        said = f"rank {top['ranks']} {top['kind']} {top['function'] or '-'} {top['cost_ms_per_step']:.1f} ms {kit.basis(top)}"
+        said = f"rank {top['ranks']} {top['kind']} {top['function'] or '-'} {kit.cost(top)} {kit.basis(top)}"
     if "windows" in result:
         said += f" ({result['windows']} windows)"
     step = f"step {result['clean_ms']:.1f} -> {result['fault_ms']:.1f} ms" if "fault_ms" in result else "did not finish"

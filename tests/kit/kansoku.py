@@ -46,6 +46,11 @@ def basis(finding):
     return "observed" if finding["confidence"] is None else f"{finding['confidence']:.2f}"
 
 
+def cost(finding):
+    """What a finding costs, in words; without steps there is none of a step."""
+    return "unknown" if finding["cost_ms_per_step"] is None else f"{finding['cost_ms_per_step']:.1f} ms"
+
+
 def record_command(kansoku, trace, *options, of=(), pids=()):
     """The command line that records a command (`of`) or processes."""
     targets = [word for pid in pids for word in ("-p", str(pid))]

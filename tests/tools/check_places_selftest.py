@@ -36,7 +36,7 @@ class CheckPlaces(CheckerTest):
         self.assertIn("9 paths and names on 2 pages", self.expect_clean())
 
     def test_what_is_no_path(self):
-        self.plant("CONTRIBUTING.md", "# C\n\n`a / b`, `/proc/PID/maps`, `text/html`, `kansoku.diagnosis/2`, `build/x.h`, `--opt`, `a.b`, `libc.so.6`\n\n"
+        self.plant("CONTRIBUTING.md", "# C\n\n`a / b`, `/proc/PID/maps`, `text/html`, `kansoku.diagnosis/3`, `build/x.h`, `--opt`, `a.b`, `libc.so.6`\n\n"
                    "    cat src/nowhere.cc\n")
         self.expect_clean()
 

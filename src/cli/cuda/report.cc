@@ -61,6 +61,8 @@ class CudaReport final : public Command {
     app.add_option("--peak", peak_tflops_,
                    "the device's peak in TFLOP/s, to compare matrix products with")
         ->check(CLI::Range(1e-6, 1e6));
+    app.add_option("--window", source_options_.window,
+                   "of a worker with several profiles: which one, from 1, the oldest [the newest]");
     app.add_flag("--json", json_, "print JSON (schema kansoku.cuda_report/1)");
     app.add_option("--html", html_, "also write an HTML page");
     app.add_option("--tracks", tracks_,
@@ -102,7 +104,7 @@ class CudaReport final : public Command {
   }
 
   Result<int> print() {
-    TRY(const Sources sources, read_sources(files_));
+    TRY(const Sources sources, read_sources(files_, source_options_));
     if (sources.kind == Sources::Kind::kDumps) {
       return Error{Code::kUnsupported, "cuda report: a Flight Recorder dump holds no device work",
                    "diagnose it: kansoku diagnose FILE"};
@@ -162,6 +164,7 @@ class CudaReport final : public Command {
   }
 
   std::vector<std::string> files_;
+  SourceOptions source_options_;
   std::string html_, tracks_;
   std::size_t top_{10};
   std::optional<double> peak_tflops_;

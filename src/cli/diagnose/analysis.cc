@@ -44,8 +44,8 @@ Result<diagnose::Diagnosis> diagnose_sources(const Sources& sources, std::uint64
 }  // namespace
 
 Result<Analysis> analyse(const std::vector<std::string>& paths, std::uint64_t seed,
-                         const std::string& baseline) {
-  TRY(const Sources sources, read_sources(paths));
+                         const std::string& baseline, const SourceOptions& options) {
+  TRY(const Sources sources, read_sources(paths, options));
   const trace::Trace& trace = sources.trace;
   if (trace.slices.size() + trace.samples.size() > kSlowEvents) {
     fmt::print(stderr, "kansoku: diagnosing {} slices, {} samples\n", trace.slices.size(),

@@ -48,6 +48,8 @@ Result<void> add_device_work(const Sources& sources, diagnose::Diagnosis& diagno
                                .verdict = finding.verdict,
                                .evidence = finding.evidence});
   }
+  for (const gpu::activity::DeviceNote& note : work.device_notes)
+    judged.notes.emplace_back(note.pid, note.text);
   diagnose::add_device_findings(trace, judged, diagnosis);
   return {};
 }

@@ -21,11 +21,13 @@ class Diagnose final : public Command {
                    "Recorder dumps, or folders of these (docs/import.md)")
         ->required();
     app.add_flag("--json", json_,
-                 "print JSON (schema kansoku.diagnosis/2, docs/formats/diagnosis.md)");
+                 "print JSON (schema kansoku.diagnosis/3, docs/formats/diagnosis.md)");
     app.add_option("--html", html_, "also write an HTML report");
     app.add_option("--baseline", baseline_, "also compare with this healthy run of the same job");
     app.add_option("--save-baseline", new_baseline_,
                    "save this run as a baseline; refused if it has findings");
+    app.add_option("--window", source_options_.window,
+                   "of a worker with several profiles: which one, from 1, the oldest [the newest]");
     app.add_flag("--force", force_, "overwrite files of another kind");
     app.add_option("--seed", seed_, "seed of the bootstrap")->capture_default_str();
     app.footer(
@@ -43,7 +45,7 @@ class Diagnose final : public Command {
         new_baseline_,
         {.kind = FileKind::kJson, .schema = "kansoku.baseline", .force = force_, .inputs = inputs});
     if (!baseline) return report(baseline.error());
-    const auto analysis = analyse(files_, seed_, baseline_);
+    const auto analysis = analyse(files_, seed_, baseline_, source_options_);
     if (!analysis) return report(analysis.error());
     fmt::print("{}\n", json_ ? analysis->json.dump(2) : analysis->text);
     if (!html_.empty()) {
@@ -71,6 +73,7 @@ class Diagnose final : public Command {
   std::string html_, baseline_, new_baseline_;
   bool json_{false}, force_{false};
   std::uint64_t seed_{1};
+  SourceOptions source_options_;
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <map>
@@ -19,6 +20,7 @@
 #include "sys/folder.h"
 #include "trace/import/chrome.h"
 #include "trace/import/format.h"
+#include "trace/import/imported.h"
 #include "trace/import/nsight.h"
 #include "trace/merge.h"
 #include "trace/reader.h"
@@ -79,17 +81,20 @@ std::string later_text(const trace::Trace& one, const trace::Trace& other) {
 
 class SourceReader {
  public:
+  explicit SourceReader(const SourceOptions& options) : options_(options) {}
   Result<Sources> read(const std::vector<std::string>& paths);
 
  private:
   [[nodiscard]] Result<void> add(const std::string& path, bool is_listed);
   [[nodiscard]] Result<void> choose_kind();
+  [[nodiscard]] Result<void> choose_windows();
   [[nodiscard]] Result<void> read_file(const File& file);
   [[nodiscard]] Result<void> read_profile(const File& file, ByteSpan bytes);
   [[nodiscard]] Result<void> add_recording(trace::Trace trace, const std::string& path);
   [[nodiscard]] Result<void> join_hosts();
   void print_progress(std::size_t done);
 
+  SourceOptions options_;
   std::vector<File> files_;
   trace::HostMerger hosts_;                                              // kRecording
   std::vector<std::string> host_names_;                                  // of its hosts
@@ -136,6 +141,38 @@ Result<void> SourceReader::choose_kind() {
                     format_name(files_.front().format), file.path, format_name(file.format)),
         "diagnose files of one kind at a time"};
   }
+  return {};
+}
+
+/// A worker's windows are one time each: joined, they would be two workers.
+Result<void> SourceReader::choose_windows() {
+  std::map<std::string, std::map<std::int64_t, std::size_t>> windows;  // by worker, time: file
+  for (std::size_t i = 0; i < files_.size(); ++i) {
+    const auto name = trace::import::window_of_file_name(files_[i].path);
+    if (name && files_[i].format == Format::kJson)
+      windows[std::string(name->worker)].emplace(name->time_ms, i);
+  }
+  std::set<std::size_t> left_out;
+  std::size_t most = options_.window && windows.empty() ? 1 : 0;
+  for (const auto& [worker, files] : windows) {
+    most = std::max(most, files.size());
+    const std::size_t wanted = options_.window.value_or(files.size());
+    if (wanted < 1 || wanted > files.size()) continue;
+    std::size_t number = 0;
+    for (const auto& [time_ms, file] : files) {
+      if (++number != wanted) left_out.insert(file);
+    }
+    if (files.size() == 1) continue;
+    out_.notes.push_back(fmt::format(
+        "{} has {} windows: this is number {}{}; --window 1 to {} takes another", worker,
+        files.size(), wanted, wanted == files.size() ? ", the newest" : "", files.size()));
+  }
+  if (options_.window && (*options_.window < 1 || *options_.window > most)) {
+    return Error{Code::kNotFound, fmt::format("read traces: no window {}", *options_.window),
+                 fmt::format("these files hold {} a worker", most)};
+  }
+  std::size_t at = 0;
+  std::erase_if(files_, [&](const File&) { return left_out.contains(at++); });
   return {};
 }
 
@@ -250,6 +287,7 @@ Result<Sources> SourceReader::read(const std::vector<std::string>& paths) {
       TRY_VOID(add(file, true));
   }
   TRY_VOID(choose_kind());
+  TRY_VOID(choose_windows());
   for (std::size_t i = 0; i < files_.size(); ++i) {
     print_progress(i);
     TRY_VOID(read_file(files_[i]));
@@ -260,8 +298,8 @@ Result<Sources> SourceReader::read(const std::vector<std::string>& paths) {
 
 }  // namespace
 
-Result<Sources> read_sources(const std::vector<std::string>& paths) {
-  return SourceReader().read(paths);
+Result<Sources> read_sources(const std::vector<std::string>& paths, const SourceOptions& options) {
+  return SourceReader(options).read(paths);
 }
 
 }  // namespace kansoku::cli

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,7 +23,13 @@ struct Sources {
   std::vector<std::string> skipped;              // files of a folder that are none of these
 };
 
+struct SourceOptions {
+  // Which window of a worker that left several files, from 1, the oldest; nothing: the newest.
+  std::optional<std::size_t> window{};
+};
+
 /// Reads files, or the files of folders, of one kind; see analyse().
-[[nodiscard]] Result<Sources> read_sources(const std::vector<std::string>& paths);
+[[nodiscard]] Result<Sources> read_sources(const std::vector<std::string>& paths,
+                                           const SourceOptions& options = {});
 
 }  // namespace kansoku::cli

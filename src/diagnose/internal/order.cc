@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "diagnose/internal/order.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
+#include <string_view>
 #include <utility>
 
 namespace kansoku::diagnose {
@@ -26,6 +29,14 @@ std::vector<std::int32_t> victims_of(const std::vector<std::int32_t>& ranks,
     if (!culprits.empty() && !is_culprit) victims.push_back(rank);
   }
   return victims;
+}
+
+std::string name_of_process(const trace::Trace& trace, std::int32_t pid) {
+  std::string_view name = "process";
+  for (const trace::Process& process : trace.processes) {
+    if (process.pid == pid && !trace.str(process.name).empty()) name = trace.str(process.name);
+  }
+  return fmt::format("{} {}", name, pid);
 }
 
 Diagnosis join_jobs(std::vector<Diagnosis> jobs) {

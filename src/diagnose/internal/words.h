@@ -24,6 +24,7 @@ inline constexpr char kNoSingleRank[] = "no single rank";
 inline constexpr char kTheProcess[] = "the process";
 inline constexpr char kAllRanks[] = "all ranks";
 inline constexpr char kStandsStill[] = "{}: {}{} for {:.1f} s, {}\n";
+inline constexpr char kStandsStillUnknown[] = "{}: {}{}, nobody knows since when, {}\n";
 inline constexpr char kCostOfTime[] = "{}: {}, {:.0f} % of the time, {}\n";
 inline constexpr char kCostPerStep[] = "{}: {}, {:.1f} ms per step ({:.0f} %), {}\n";
 inline constexpr char kConfidence[] = "confidence {:.2f}";
@@ -294,8 +295,15 @@ inline constexpr char kWaitsLeadThere[] =
     "{} of {} waiting ranks wait for them, or for a rank that does";
 inline constexpr char kRanksWait[] = "{} of {} ranks wait in an operation";
 inline constexpr char kNoneCompleted[] =
-    "every rank has arrived and none has completed: the cause is the network, or all devices at "
-    "once";
+    "every rank has issued these operations, and none has completed them: these dumps do not say "
+    "why";
+inline constexpr char kNotKnownWhoIsBehind[] =
+    "these dumps do not say who of their groups has not issued these operations";
+inline constexpr char kBadEntries[] =
+    "{} entries were left out: they lack the group, number, name or state of an operation";
+inline constexpr char kNotAligned[] =
+    "group {}: version 1 of the dumps numbers transfers and collectives together, so that a number "
+    "means another operation on each rank: nobody is said to be behind there";
 
 // A slow connection.
 inline constexpr char kRankLinksSlow[] = "all busy connections of this rank are slow";
@@ -334,6 +342,7 @@ inline constexpr char kClocksAligned[] =
 inline constexpr char kDeviceIdle[] = "rank {}: the device is idle for {:.0f} % of the window";
 inline constexpr char kOneRankOfTraces[] =
     "only one rank: Kansoku cannot compare ranks; give the traces of all ranks together";
+inline constexpr char kOneProcessOfTraces[] = "one process, which has no peers to compare it with";
 inline constexpr char kCollectivesLeftOut[] =
     "{} collectives do not count: the ranks have different numbers of them";
 inline constexpr char kFewInCommon[] = "{} collectives in common: too few to find the late rank";

@@ -134,7 +134,17 @@ struct IdleRow {
   double function_us{0};   // in that function
   double us{0};
   double longest_us{0};  // in one gap
+  double few_us{0};      // in the kFewGaps longest
+  double brief_us{0};    // in gaps no longer than kLaunchGapMaxNs
   double share{0};       // of the judged time
+};
+
+/// The longest time in which a device had nothing to do, with the cause of most of it.
+struct LongestIdle {
+  double us{0};
+  bool is_first{false};  // in front of the device's first operation
+  IdleCause cause{IdleCause::kUnknown};
+  std::string function{};  // as IdleRow::function
 };
 
 /// Gaps between operations of one stream, by the wait that ended them.
@@ -194,6 +204,7 @@ struct DeviceFigures {
   std::optional<VoidFigures> voids;
   std::optional<OverlapFigures> overlap;
   std::optional<std::vector<IdleRow>> idle;  // longest first; sums to idle_us
+  std::optional<LongestIdle> longest_idle;
   std::optional<std::vector<GapRow>> gaps;
   std::optional<std::vector<QueueRow>> queues;
   std::optional<Spread> issue_latency_us;
@@ -249,6 +260,12 @@ struct Finding {
   std::optional<double> share;     // of the step or window; memory has none
   std::string verdict;
   std::vector<std::string> evidence;
+};
+
+/// A sentence on a device's time that accuses nobody.
+struct DeviceNote {
+  std::int32_t pid{0};
+  std::string text;
 };
 
 /// Operations of a stream, or several that are too short to be drawn apart.
@@ -325,7 +342,8 @@ struct WorkReport {
   std::vector<MemoryFigures> memory;
   std::uint64_t module_load_count{0};
   double module_load_ms{0};
-  std::vector<Finding> findings;  // costliest first
+  std::vector<Finding> findings;         // costliest first
+  std::vector<DeviceNote> device_notes;  // no findings: single stalls, exposed communication
   std::vector<std::string> notes;
   std::vector<trace::Loss> losses;
   View view;             // empty unless it was asked for

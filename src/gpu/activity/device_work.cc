@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 #include <tuple>
+#include <unordered_set>
 #include <utility>
 
 #include "common/parse.h"
@@ -37,6 +38,7 @@ class WorkReader {
   struct Classes {
     std::optional<OpClass> op;
     bool is_cuda{false};
+    bool may_launch{false};  // of another runtime, whose names nobody listed
   };
   struct Place {  // place of an operation, before devices have numbers
     std::int32_t pid;
@@ -73,6 +75,9 @@ class WorkReader {
   void link_by_correlation();
   void link_by_flow();
   void mark_further();
+  void collect_correlations();
+  [[nodiscard]] bool is_pointed_to(std::uint32_t slice) const;
+  void name_calls_by_ops();
   void mark_first_uses();
   void mark_staged();
   [[nodiscard]] std::uint32_t call_of(const Op& op, std::int32_t pid);
@@ -87,7 +92,7 @@ class WorkReader {
   std::map<std::int32_t, std::vector<std::int32_t>> hosts_of_rank_;  // processes that call CUDA
   std::set<std::int32_t> hosts_;
   std::map<std::pair<std::int32_t, std::uint64_t>, std::uint32_t> by_correlation_;
-  std::map<trace::TrackId, std::vector<std::uint32_t>> slices_of_track_;
+  std::unordered_set<std::uint64_t> correlations_;  // of operations
 };
 
 const WorkReader::Classes& WorkReader::classes_of(std::uint32_t slice) {
@@ -95,7 +100,8 @@ const WorkReader::Classes& WorkReader::classes_of(std::uint32_t slice) {
   const auto [known, is_new] = classes_.try_emplace(key);
   if (is_new) {
     const std::string_view category = args_.string(key.first);
-    known->second = {op_class_of(category, args_.string(key.second)), is_cuda_category(category)};
+    known->second = {op_class_of(category, args_.string(key.second)), is_cuda_category(category),
+                     is_foreign_category(category)};
   }
   return known->second;
 }
@@ -457,6 +463,29 @@ void WorkReader::mark_further() {
   }
 }
 
+void WorkReader::collect_correlations() {
+  for (std::uint32_t i = 0; i < trace_.slices.size(); ++i) {
+    if (!classes_of(i).op) continue;
+    if (const auto number = args_.count(i, ArgName::kCorrelation)) correlations_.insert(*number);
+  }
+}
+
+/// True if an operation of a device has the correlation number of this slice of a host's thread.
+bool WorkReader::is_pointed_to(std::uint32_t slice) const {
+  const auto number = args_.count(slice, ArgName::kCorrelation);
+  return number && correlations_.contains(*number);
+}
+
+/// A function whose name tells nothing is known by the operation that it brought about.
+void WorkReader::name_calls_by_ops() {
+  for (const Op& op : out_.ops) {
+    if (op.call == kNoIndex || out_.calls[op.call].what != CallClass::kOther) continue;
+    out_.calls[op.call].what = op.what == OpClass::kCopy  ? CallClass::kCopy
+                               : op.what == OpClass::kSet ? CallClass::kSet
+                                                          : CallClass::kLaunch;
+  }
+}
+
 void WorkReader::link_by_correlation() {
   for (Op& op : out_.ops)
     op.call = call_of(op, out_.devices[out_.streams[op.stream].device].pid);
@@ -509,9 +538,11 @@ void WorkReader::mark_staged() {
 }
 
 DeviceWork WorkReader::read() {
+  collect_correlations();
   for (std::uint32_t i = 0; i < trace_.slices.size(); ++i) {
     const Classes& classes = classes_of(i);
-    if (!classes.op && !classes.is_cuda) continue;
+    const bool is_call = classes.is_cuda || (classes.may_launch && is_pointed_to(i));
+    if (!classes.op && !is_call) continue;
     const std::int64_t start_ns = trace_.slices.start_ns[i];
     const std::int64_t duration_ns = trace_.slices.duration_ns[i];
     const bool is_open = duration_ns == trace::kOpenDuration;
@@ -538,6 +569,7 @@ DeviceWork WorkReader::read() {
   mark_shared();
   link_by_correlation();
   if (trace_.flows.size() > 0) link_by_flow();
+  name_calls_by_ops();
   mark_further();
   mark_first_uses();
   mark_staged();

@@ -43,6 +43,26 @@ TEST(DeviceWorkTest, EqualCorrelationsOfTwoProcessesAreTwoLaunches) {
     EXPECT_EQ(op.time.begin_ns - work.calls[op.call].time.begin_ns, 5'000);
 }
 
+// ROCm's and Intel's runtimes, and those that nobody here has seen.
+TEST(DeviceWorkTest, AFunctionThatAnOperationPointsToIsItsLaunch) {
+  const DeviceWork work = work_of([](Recording& r) {
+    r.host(100, 100, "cuda_runtime", "hipExtModuleLaunchKernel", {1, 2}, {{"correlation", 1}});
+    r.op(100, 7, "kernel", "k", {5, 6}, 1);
+    r.host(100, 100, "xpu_runtime", "urEnqueueKernelLaunch", {11, 12}, {{"correlation", 2}});
+    r.op(100, 7, "kernel", "k", {15, 16}, 2);
+    r.host(100, 100, "new_runtime", "blit", {21, 22}, {{"correlation", 3}});
+    r.op(100, 7, "gpu_memcpy", "Memcpy HtoD", {25, 26}, 3);
+    r.host(100, 100, "new_runtime", "nobody", {31, 32}, {{"correlation", 4}});
+    r.host(100, 100, "cpu_op", "aten::mm", {41, 42}, {{"correlation", 1}});
+  });
+  ASSERT_EQ(work.calls.size(), 3U);
+  ASSERT_EQ(work.ops.size(), 3U);
+  EXPECT_EQ(work.calls[work.ops[0].call].what, CallClass::kLaunch);
+  EXPECT_EQ(work.calls[work.ops[1].call].what, CallClass::kLaunch);
+  EXPECT_EQ(work.calls[work.ops[2].call].what, CallClass::kCopy);
+  EXPECT_EQ(work.unlinked_count, 0U);
+}
+
 TEST(DeviceWorkTest, LinksByFlowWhereThereIsNoCorrelation) {
   const DeviceWork work = work_of([](Recording& r) {
     r.host(100, 100, "cuda", "cuLaunchKernel", {1, 2}, {}, 77);

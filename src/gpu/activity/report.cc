@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "common/time.h"
 #include "gpu/activity/activity.h"
 #include "gpu/activity/internal/arg_reader.h"
 #include "gpu/activity/internal/device_figures.h"
@@ -65,6 +66,7 @@ class ReportMaker {
   void add_counts();
   void add_device(std::uint32_t index);
   void add_idle(const Device& device, const DeviceTime& time, DeviceFigures& figures);
+  [[nodiscard]] std::int64_t host_begin_ns(const Device& device) const;
   void add_states();
   void require(Figure figure, bool is_there);
   void add_notes();
@@ -88,6 +90,18 @@ void ReportMaker::add_counts() {
   }
 }
 
+/// The time from which on a device is waited for: its first step, or the begin of its process in a
+/// profile. A recording may have seen the process load its libraries: its own first operation then.
+std::int64_t ReportMaker::host_begin_ns(const Device& device) const {
+  if (const ProcessSteps* const of = steps_of(in_, device.pid)) return of->steps.front().begin_ns;
+  std::int64_t begin_ns = kTimeMaxNs;
+  for (const Thread& thread : in_.work.threads) {
+    if (in_.recorded.is_imported && thread.pid == device.pid && !thread.slices.empty())
+      begin_ns = std::min(begin_ns, in_.trace.slices.start_ns[thread.slices.front()]);
+  }
+  return begin_ns;
+}
+
 void ReportMaker::add_idle(const Device& device, const DeviceTime& time, DeviceFigures& figures) {
   const stats::Interval window = judged_window(in_, device, time);
   figures.judged_us = us_of(window.end_ns - window.begin_ns);
@@ -103,6 +117,7 @@ void ReportMaker::add_idle(const Device& device, const DeviceTime& time, DeviceF
   if (allows(Figure::kIdleCauses) && has_launches) {
     if (!causes_) causes_.emplace(in_);
     figures.idle = causes_->rows(device, window, stretches);
+    figures.longest_idle = causes_->longest(device, window, stretches, host_begin_ns(device));
   }
   if (in_.options.with_view && out_.view.timelines.size() < kTimelinesMax) {
     out_.view.timelines.push_back(

@@ -50,10 +50,14 @@ class ChromeImporter final : public EventScanner::Sink {
     first_process_ = trace_.processes.size();
   }
 
-  Result<void> on_event(std::string_view text, std::uint64_t offset) override;
+  Result<bool> on_event(std::string_view text, std::uint64_t offset) override;
+  void on_bad_event(std::uint64_t offset) override {
+    if (!first_bad_) first_bad_ = offset;
+    count(import_bad_events);
+  }
   Result<void> on_member(std::string_view key, std::string_view text,
                          std::uint64_t offset) override;
-  void finish(bool is_unclosed);
+  [[nodiscard]] Result<void> finish(const EventScanner& scanner, bool is_torn);
 
   ImportedFile file;
 
@@ -94,6 +98,7 @@ class ChromeImporter final : public EventScanner::Sink {
   std::int64_t base_ns_{0};
   std::uint64_t strings_bytes_{0};
   std::uint64_t events_before_{0};
+  std::optional<std::uint64_t> first_bad_;  // offset of an event
   std::size_t first_slice_{0}, first_instant_{0}, first_counter_{0}, first_process_{0};
   std::set<std::int32_t> used_pids_;
   std::set<std::uint32_t> real_processes_;  // whose number is one; indices like those below
@@ -127,33 +132,29 @@ Result<void> ChromeImporter::check_limits(std::uint64_t offset) const {
                fmt::format("read JSON trace at offset {}: more {} than the limit", offset, limit)};
 }
 
-Result<void> ChromeImporter::on_event(std::string_view text, std::uint64_t offset) {
+Result<bool> ChromeImporter::on_event(std::string_view text, std::uint64_t offset) {
   TRY_VOID(check_limits(offset));
   ondemand::document document;
   ondemand::object object;
-  const auto damage = [&](simdjson::error_code code) {
-    return Error{Code::kCorrupt, fmt::format("read JSON trace: event at offset {}: {}", offset,
-                                             simdjson::error_message(code))};
-  };
   const simdjson::padded_string_view padded(text.data(), text.size(),
                                             text.size() + EventScanner::kPadding);
-  if (const auto code = parser_.iterate(padded).get(document)) return damage(code);
-  if (const auto code = document.get_object().get(object)) return damage(code);
+  if (parser_.iterate(padded).get(document) || document.get_object().get(object)) return false;
   event_.phase = 0;
   event_.time_ns.reset();
   event_.duration_ns.reset();
   event_.name = event_.category = event_.pid = event_.tid = event_.metadata_name = {};
   event_.args.clear();
   event_.numbers.clear();
+  const bool is_read = read_fields(object);
+  // An odd event, or no JSON at all.
+  if (!is_read && !Json::parse(text)) return false;
   ++file.event_count;
-  if (!read_fields(object)) {
-    // Find out whether the event is odd or the file is no JSON at all.
-    if (!Json::parse(text)) return damage(simdjson::TAPE_ERROR);
+  if (is_read) {
+    take(event_);
+  } else {
     count(import_bad_events);
-    return {};
   }
-  take(event_);
-  return {};
+  return true;
 }
 
 std::string_view trimmed(std::string_view text) {
@@ -333,7 +334,7 @@ void ChromeImporter::add_slice(const RawEvent& event, std::int64_t duration_ns) 
   slices.start_ns.push_back(*event.time_ns);
   slices.duration_ns.push_back(duration_ns);
   slices.track.push_back(thread_track(event.pid, event.tid));
-  slices.name.push_back(intern(event.name));
+  slices.name.push_back(intern(plain_name(event.name)));
   slices.category.push_back(
       intern(event.category.empty() ? category_of_process(event.pid) : event.category));
   slices.arg_begin.push_back(static_cast<std::uint32_t>(trace_.args.size()));
@@ -433,13 +434,13 @@ std::vector<std::int32_t> ranks_of(const Json& value) {
 }
 
 Result<void> ChromeImporter::on_member(std::string_view key, std::string_view text,
-                                       std::uint64_t offset) {
+                                       std::uint64_t /*offset*/) {
   constexpr std::int64_t kBaseMax = std::int64_t{1} << 61;
   if (key != "distributedInfo" && key != "baseTimeNanoseconds") return {};
   const auto value = Json::parse(text);
   if (!value) {
-    return Error{Code::kCorrupt, fmt::format("read JSON trace: {} at offset {}: {}", key, offset,
-                                             value.error().what)};
+    count(import_bad_members);
+    return {};
   }
   if (key == "baseTimeNanoseconds") {
     const std::int64_t base_ns = value->as_int();
@@ -471,8 +472,15 @@ void ChromeImporter::shift_times(std::int64_t by_ns) {
     trace_.counters.time_ns[i] += by_ns;
 }
 
-void ChromeImporter::finish(bool is_unclosed) {
-  if (is_unclosed) count(import_unclosed_trace);
+Result<void> ChromeImporter::finish(const EventScanner& scanner, bool is_torn) {
+  if (first_bad_ && file.event_count == 0) {
+    return Error{Code::kCorrupt,
+                 fmt::format("read JSON trace: none of its events is readable; the first begins "
+                             "at offset {}",
+                             *first_bad_)};
+  }
+  if (scanner.is_unclosed() || is_torn) count(import_unclosed_trace);
+  if (scanner.has_more_text()) count(import_more_text);
   if (base_ns_ != 0) shift_times(base_ns_);
   const StringId device = intern("device"), rank_role = intern("rank");
   for (std::size_t i = first_process_; i < trace_.processes.size(); ++i) {
@@ -496,6 +504,7 @@ void ChromeImporter::finish(bool is_unclosed) {
     widen(trace_.instants.time_ns[i], trace_.instants.time_ns[i]);
   for (std::size_t i = first_counter_; i < trace_.counters.size(); ++i)
     widen(trace_.counters.time_ns[i], trace_.counters.time_ns[i]);
+  return {};
 }
 
 }  // namespace
@@ -506,15 +515,17 @@ Result<ImportedFile> import_chrome(ByteSpan untrusted, std::string_view file_nam
   EventScanner scanner(importer, {.event_bytes_max = options.event_bytes_max});
   TRY(auto stream, InflateStream::open(untrusted));
   for (;;) {
-    TRY(const std::string_view piece, stream.next());
-    if (piece.empty()) break;
-    importer.file.text_bytes += piece.size();
-    TRY_VOID(scanner.feed(piece));
+    const auto piece = stream.next();
+    if (!piece && stream.is_torn() && scanner.has_list()) break;
+    if (!piece) return piece.error();
+    if (piece->empty()) break;
+    importer.file.text_bytes += piece->size();
+    TRY_VOID(scanner.feed(*piece));
   }
   TRY_VOID(scanner.finish());
   if (!scanner.has_list())
     return Error{Code::kNotFound, "read JSON trace: the text has no traceEvents"};
-  importer.finish(scanner.is_unclosed());
+  TRY_VOID(importer.finish(scanner, stream.is_torn()));
   return std::move(importer.file);
 }
 

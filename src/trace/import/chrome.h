@@ -23,11 +23,14 @@ struct ChromeOptions {
 };
 
 STAT(import_bad_events, kDataLoss, kImport,
-     "events without a usable time, or ends without a begin, were left out");
+     "events that are no JSON or have no usable time, and ends without a begin, were left out");
+STAT(import_bad_members, kDataLoss, kImport,
+     "the rank, the groups or the time base of a file are no JSON: they are unknown");
+STAT(import_more_text, kDataLoss, kImport, "text behind the end of a trace was left out");
 STAT(import_cut_args, kDataLoss, kImport,
      "arguments beyond the importer's limits in number or length were left out");
 STAT(import_unclosed_trace, kDataLoss, kImport,
-     "the list of events was never closed (its writer was cut off); everything before was read");
+     "a file ends before its trace does (its writer was cut off); everything before was read");
 STAT(import_other_events, kInfo, kImport,
      "events of kinds that Kansoku does not read (flows, async, samples) were left out");
 
@@ -37,10 +40,10 @@ STAT(import_other_events, kInfo, kImport,
 /// Trace::groups. Times in microseconds become nanoseconds, plus baseTimeNanoseconds. A process
 /// number that another file already used gets a free one. Numbers, strings and the text of short
 /// arrays are kept as arguments. `file_name` serves to find a rank ("rank-34.pt.trace.json",
-/// "rank12"), and for messages. `untrusted` is borrowed for the call. kCorrupt names the byte
-/// offset in the inflated text, kLimit the limit, kNotFound is JSON without a list of events;
-/// `into` is then to be thrown away. Deterministic; any thread. Source: the Trace Event Format
-/// document and Kineto's output.
+/// "rank12"), and for messages. `untrusted` is borrowed for the call. Damaged events are left
+/// out and counted. kCorrupt names the byte offset in the inflated text, kLimit the limit,
+/// kNotFound is JSON without a list of events; `into` is then to be thrown away. Deterministic; any
+/// thread. Source: the Trace Event Format document and Kineto's output.
 [[nodiscard]] Result<ImportedFile> import_chrome(ByteSpan untrusted, std::string_view file_name,
                                                  const ChromeOptions& options, Trace& into);
 

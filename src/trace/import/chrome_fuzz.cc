@@ -48,10 +48,11 @@ std::string imported(ByteSpan bytes) {
 
 class Collector final : public EventScanner::Sink {
  public:
-  Result<void> on_event(std::string_view text, std::uint64_t offset) override {
+  Result<bool> on_event(std::string_view text, std::uint64_t offset) override {
     seen += fmt::format("{}:{}\n", offset, text);
-    return {};
+    return text.find('~') == std::string_view::npos;
   }
+  void on_bad_event(std::uint64_t offset) override { seen += fmt::format("{} bad\n", offset); }
   Result<void> on_member(std::string_view key, std::string_view text,
                          std::uint64_t offset) override {
     seen += fmt::format("{}:{}={}\n", offset, key, text);

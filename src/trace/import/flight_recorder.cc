@@ -5,15 +5,19 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <optional>
+#include <utility>
 
 #include "common/parse.h"
 #include "trace/import/internal/pickle.h"
+#include "trace/import/internal/plain_json.h"
 
 namespace kansoku::trace::import {
 namespace {
 
-using Kind = PlainPickle::Kind;
-using Value = PlainPickle::Value;
+using Kind = PlainData::Kind;
+using Value = PlainData::Value;
 
 constexpr int kPrintDepthMax = 4;
 constexpr std::size_t kFramesMax = 256;
@@ -35,8 +39,7 @@ std::int32_t rank_of(std::string_view file_name) {
 
 class DumpReader {
  public:
-  DumpReader(const PlainPickle& pickle, const FlightLimits& limits)
-      : pickle_(pickle), limits_(limits) {}
+  DumpReader(const PlainData& data, const FlightLimits& limits) : data_(data), limits_(limits) {}
 
   Result<void> read(FlightDump& out);
 
@@ -52,13 +55,61 @@ class DumpReader {
   [[nodiscard]] Result<void> read_groups(const Value& config, FlightDump& out);
   void read_status(const Value& status, FlightDump& out);
   [[nodiscard]] Result<void> read_entries(const Value& entries, FlightDump& out);
-  [[nodiscard]] DumpEntry entry_of(const Value& value);
+  [[nodiscard]] std::optional<DumpEntry> entry_of(const Value& value, const FlightDump& dump);
+  [[nodiscard]] Result<void> read_version(const Value& version, FlightDump& out);
   void read_frames(const Value* frames, DumpEntry& out);
 
-  const PlainPickle& pickle_;
+  const PlainData& data_;
   const FlightLimits& limits_;
   std::size_t held_bytes_{0};
 };
+
+/// A send or receive, by the name that it is profiled under: version 1 says it nowhere else.
+bool is_transfer(std::string_view name) {
+  return name.find(":send") != std::string_view::npos ||
+         name.find(":recv") != std::string_view::npos;
+}
+
+/// The entry of a coalesced group, which stands behind those of its operations.
+bool is_group_entry(const DumpEntry& entry) {
+  return entry.name.ends_with(":coalesced");
+}
+
+/// An operation recorded without events, as inside of a coalesced group.
+bool has_no_events(const DumpEntry& entry) {
+  return entry.state == "scheduled" && !entry.is_retired && entry.started_ns == 0 &&
+         entry.completed_ns == 0;
+}
+
+/// True if an operation has the number that its coalesced group took when it began.
+bool has_number_of(const DumpEntry& entry, const DumpEntry& group) {
+  return entry.is_p2p ? entry.p2p_seq == group.p2p_seq
+                      : entry.collective_seq == group.collective_seq;
+}
+
+/// Gives the operations of coalesced groups the state of their groups.
+void settle_coalesced(std::vector<DumpEntry>& entries) {
+  std::map<std::int64_t, std::vector<std::size_t>> open;  // by group: operations without events
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const DumpEntry& entry = entries[i];
+    auto& members = open[entry.local_id];
+    if (!is_group_entry(entry)) {
+      if (!members.empty() &&
+          (!has_no_events(entry) || !has_number_of(entry, entries[members.back()])))
+        members.clear();
+      if (has_no_events(entry)) members.push_back(i);
+      continue;
+    }
+    for (const std::size_t member : members) {
+      if (!has_number_of(entries[member], entry)) continue;
+      entries[member].state = entry.state;
+      entries[member].is_retired = entry.is_retired;
+      entries[member].started_ns = entry.started_ns;
+      entries[member].completed_ns = entry.completed_ns;
+    }
+    members.clear();
+  }
+}
 
 Error DumpReader::too_much() {
   return {Code::kLimit, "read flight recorder dump: more bytes to keep than the limit"};
@@ -66,7 +117,7 @@ Error DumpReader::too_much() {
 
 /// Looking something up takes as long as the dictionary is, and a million entries may share one.
 const Value* DumpReader::member(const Value& dict, std::string_view key) const {
-  return dict.items.size() > 2 * limits_.members_max ? nullptr : pickle_.find(dict, key);
+  return dict.items.size() > 2 * limits_.members_max ? nullptr : data_.find(dict, key);
 }
 
 std::string DumpReader::text(const Value* value) {
@@ -98,7 +149,7 @@ void DumpReader::print(const Value& value, int depth, std::string& out) const {
   for (std::size_t i = 0; i < value.items.size(); ++i) {
     if (out.size() > limits_.text_bytes_max) break;
     if (i > 0) out += ", ";
-    print(pickle_.at(value.items[i]), depth + 1, out);
+    print(data_.at(value.items[i]), depth + 1, out);
   }
   out += ']';
 }
@@ -115,8 +166,8 @@ std::vector<std::int32_t> DumpReader::ranks_of(const Value* value) {
   std::vector<std::int32_t> ranks;
   if (value == nullptr || is_full()) return ranks;
   if (value->kind == Kind::kList) {
-    for (const PlainPickle::Id id : value->items) {
-      const Value& item = pickle_.at(id);
+    for (const PlainData::Id id : value->items) {
+      const Value& item = data_.at(id);
       const bool is_rank = item.kind == Kind::kInt && item.integer >= 0 &&
                            item.integer <= std::numeric_limits<std::int32_t>::max();
       if (is_rank && ranks.size() < kRanksMax)
@@ -142,9 +193,15 @@ Result<void> DumpReader::read_groups(const Value& config, FlightDump& out) {
   for (std::size_t i = 0; i + 1 < config.items.size(); i += 2) {
     if (out.groups.size() >= limits_.groups_max)
       return Error{Code::kLimit, "read flight recorder dump: more process groups than the limit"};
-    const Value& group = pickle_.at(config.items[i + 1]);
+    const Value& group = data_.at(config.items[i + 1]);
+    if (group.kind == Kind::kList) {  // version 1: by id, the ranks alone
+      out.groups.push_back(
+          {.name = text(&data_.at(config.items[i])), .description = {}, .ranks = ranks_of(&group)});
+      if (is_full()) return too_much();
+      continue;
+    }
     const Value* name = member(group, "name");
-    out.groups.push_back({.name = name != nullptr ? text(name) : text(&pickle_.at(config.items[i])),
+    out.groups.push_back({.name = name != nullptr ? text(name) : text(&data_.at(config.items[i])),
                           .description = text(member(group, "desc")),
                           .ranks = ranks_of(member(group, "ranks"))});
     if (is_full()) return too_much();
@@ -154,8 +211,8 @@ Result<void> DumpReader::read_groups(const Value& config, FlightDump& out) {
 
 void DumpReader::read_status(const Value& status, FlightDump& out) {
   for (std::size_t i = 0; i + 1 < status.items.size(); i += 2) {
-    const Value& value = pickle_.at(status.items[i + 1]);
-    out.status.push_back({.local_id = integer(&pickle_.at(status.items[i]), -1),
+    const Value& value = data_.at(status.items[i + 1]);
+    out.status.push_back({.local_id = integer(&data_.at(status.items[i]), -1),
                           .enqueued = integer(member(value, "last_enqueued_collective"), -1),
                           .started = integer(member(value, "last_started_collective"), -1),
                           .completed = integer(member(value, "last_completed_collective"), -1)});
@@ -164,9 +221,9 @@ void DumpReader::read_status(const Value& status, FlightDump& out) {
 
 void DumpReader::read_frames(const Value* frames, DumpEntry& out) {
   if (frames == nullptr) return;
-  for (const PlainPickle::Id id : frames->items) {
+  for (const PlainData::Id id : frames->items) {
     if (out.frames.size() >= kFramesMax) break;
-    const Value& frame = pickle_.at(id);
+    const Value& frame = data_.at(id);
     out.frames.push_back({.function = text(member(frame, "name")),
                           .file = text(member(frame, "filename")),
                           .line = static_cast<std::uint32_t>(std::clamp<std::int64_t>(
@@ -175,21 +232,32 @@ void DumpReader::read_frames(const Value* frames, DumpEntry& out) {
   }
 }
 
-DumpEntry DumpReader::entry_of(const Value& value) {
+/// Nothing without what every version writes of an operation: its group, number, name and state.
+std::optional<DumpEntry> DumpReader::entry_of(const Value& value, const FlightDump& dump) {
   DumpEntry entry;
   const auto number = [&](std::string_view key) { return integer(member(value, key), 0); };
-  entry.local_id = number("pg_id");
-  if (const Value* group = member(value, "process_group");
-      group != nullptr && group->items.size() >= 2 && group->kind == Kind::kList) {
-    entry.group_name = text(&pickle_.at(group->items[0]));
-    entry.group_description = text(&pickle_.at(group->items[1]));
-  }
+  const Value* seq = member(value, dump.counts_together ? "seq_id" : "collective_seq_id");
+  const Value* id = member(value, "pg_id");
+  if (seq == nullptr || id == nullptr) return std::nullopt;
+  entry.local_id = integer(id, 0);
   entry.name = text(member(value, "profiling_name"));
   entry.state = text(member(value, "state"));
-  entry.collective_seq = number("collective_seq_id");
-  entry.p2p_seq = number("p2p_seq_id");
+  if (entry.name.empty() || entry.state.empty()) return std::nullopt;
+  if (dump.counts_together) {
+    entry.group_name = text(id);
+    entry.is_p2p = is_transfer(entry.name);
+    (entry.is_p2p ? entry.p2p_seq : entry.collective_seq) = integer(seq, 0);
+  } else {
+    const Value* group = member(value, "process_group");
+    if (group == nullptr || group->items.size() < 2 || group->kind != Kind::kList)
+      return std::nullopt;
+    entry.group_name = text(&data_.at(group->items[0]));
+    entry.group_description = text(&data_.at(group->items[1]));
+    entry.is_p2p = number("is_p2p") != 0;
+    entry.collective_seq = integer(seq, 0);
+    entry.p2p_seq = number("p2p_seq_id");
+  }
   entry.op_id = number("op_id");
-  entry.is_p2p = number("is_p2p") != 0;
   entry.is_retired = number("retired") != 0;
   entry.created_ns = number("time_created_ns");
   entry.started_ns = number("time_discovered_started_ns");
@@ -204,31 +272,52 @@ DumpEntry DumpReader::entry_of(const Value& value) {
 }
 
 Result<void> DumpReader::read_entries(const Value& entries, FlightDump& out) {
-  for (const PlainPickle::Id id : entries.items) {
+  for (const PlainData::Id id : entries.items) {
     if (out.entries.size() >= limits_.entries_max)
       return Error{Code::kLimit, "read flight recorder dump: more entries than the limit"};
-    const Value& value = pickle_.at(id);
-    if (value.kind != Kind::kDict) continue;
-    out.entries.push_back(entry_of(value));
-    held_bytes_ += sizeof(DumpEntry);
+    auto entry = entry_of(data_.at(id), out);
     if (is_full()) return too_much();
+    if (!entry) {
+      ++out.bad_entries;
+      continue;
+    }
+    out.entries.push_back(std::move(*entry));
+    held_bytes_ += sizeof(DumpEntry);
+  }
+  if (out.entries.empty() && out.bad_entries > 0) {
+    return Error{Code::kCorrupt,
+                 fmt::format("read flight recorder dump: version {}, and none of its {} entries "
+                             "has the group, number, name and state of an operation",
+                             out.version, out.bad_entries)};
   }
   return {};
 }
 
+/// The number before the point changes if known fields do; the one behind it if some are added.
+Result<void> DumpReader::read_version(const Value& version, FlightDump& out) {
+  out.version = text(&version);
+  const std::string_view major = std::string_view(out.version).substr(0, out.version.find('.'));
+  out.counts_together = major == "1";
+  if (out.counts_together || major == "2") return {};
+  return Error{Code::kUnsupported,
+               fmt::format("read flight recorder dump: version \"{}\" is not known", out.version),
+               "versions 1 and 2 are, of PyTorch 2.2 to 2.9"};
+}
+
 Result<void> DumpReader::read(FlightDump& out) {
-  const Value& root = pickle_.at(pickle_.root());
-  const Value* version = pickle_.find(root, "version");
-  const Value* entries = pickle_.find(root, "entries");
-  const Value* config = pickle_.find(root, "pg_config");
+  const Value& root = data_.at(data_.root());
+  const Value* version = data_.find(root, "version");
+  const Value* entries = data_.find(root, "entries");
+  const Value* config = data_.find(root, "pg_config");
   if (version == nullptr || (entries == nullptr && config == nullptr)) {
     return Error{Code::kCorrupt,
                  "read flight recorder dump: no dictionary with version and entries or pg_config"};
   }
-  out.version = text(version);
-  out.backend_version = text(pickle_.find(root, "nccl_version"));
+  TRY_VOID(read_version(*version, out));
+  const Value* backend = data_.find(root, "nccl_version");
+  out.backend_version = text(backend != nullptr ? backend : data_.find(root, "comm_lib_version"));
   if (config != nullptr && config->kind == Kind::kDict) TRY_VOID(read_groups(*config, out));
-  if (const Value* status = pickle_.find(root, "pg_status");
+  if (const Value* status = data_.find(root, "pg_status");
       status != nullptr && status->kind == Kind::kDict)
     read_status(*status, out);
   if (entries != nullptr && entries->kind == Kind::kList) TRY_VOID(read_entries(*entries, out));
@@ -239,10 +328,14 @@ Result<void> DumpReader::read(FlightDump& out) {
 
 Result<FlightDump> read_flight_recorder(ByteSpan untrusted, std::string_view file_name,
                                         const FlightLimits& limits) {
-  TRY(const PlainPickle pickle, PlainPickle::read(untrusted));
+  const std::string_view text = as_text(untrusted);
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  const bool is_json = first != std::string_view::npos && text[first] == '{';
+  TRY(const PlainData data, is_json ? read_plain_json(untrusted, {}) : read_pickle(untrusted, {}));
   FlightDump out;
   out.rank = rank_of(file_name);
-  TRY_VOID(DumpReader(pickle, limits).read(out));
+  TRY_VOID(DumpReader(data, limits).read(out));
+  settle_coalesced(out.entries);
   return out;
 }
 

@@ -47,6 +47,8 @@ struct DumpEntry {
 struct FlightDump {
   std::int32_t rank{-1};
   std::string version, backend_version;
+  bool counts_together{false};   // version 1: one counter of a group for collectives and transfers
+  std::uint64_t bad_entries{0};  // left out: no group, number, name or state
   std::vector<DumpGroup> groups;
   std::vector<DumpStatus> status;
   std::vector<DumpEntry> entries;
@@ -62,10 +64,12 @@ struct FlightLimits {
 };
 
 /// Reads a Flight Recorder dump (TORCH_NCCL_TRACE_BUFFER_SIZE, TORCH_NCCL_DUMP_ON_TIMEOUT): a
-/// pickle of plain data. The rank is the number at the end of `file_name` ("_dump_12",
-/// "nccl_trace_rank_3"). kCorrupt names the offset or the member, kLimit the limit, kUnsupported a
-/// pickle that is more than data. Deterministic; any thread. Source: the format as PyTorch 2.9
-/// writes it.
+/// pickle of plain data, or JSON. The rank is the number at the end of `file_name` ("_dump_12",
+/// "nccl_trace_rank_3"). An operation inside of a coalesced group has no events of its own and is
+/// "scheduled" for ever: it gets the state of the group's own entry, which follows. kCorrupt names
+/// the offset or the member, kLimit the limit, kUnsupported a pickle that is more than data or a
+/// version that is not known. Deterministic; any thread. Source: the format as PyTorch 2.3
+/// (version 1.4) to 2.9 (2.10) write it.
 [[nodiscard]] Result<FlightDump> read_flight_recorder(ByteSpan untrusted,
                                                       std::string_view file_name,
                                                       const FlightLimits& limits);

@@ -23,7 +23,7 @@ constexpr FlightLimits kLimits{.entries_max = 1000,
                                .held_bytes_max = 1U << 20};
 
 void check_pickle(ByteSpan bytes) {
-  const auto pickle = PlainPickle::read(bytes, {.values_max = 10'000, .stack_max = 1000});
+  const auto pickle = read_pickle(bytes, {.values_max = 10'000, .stack_max = 1000});
   if (!pickle) {
     const Error& error = pickle.error();
     CHECK(error.code == Code::kCorrupt || error.code == Code::kLimit ||
@@ -34,12 +34,12 @@ void check_pickle(ByteSpan bytes) {
   }
   // Every item names a value; `at` is not checked itself.
   std::size_t values = 0;
-  for (PlainPickle::Id id = 0; id <= pickle->root(); ++id) {
-    const PlainPickle::Value& value = pickle->at(id);
+  for (PlainData::Id id = 0; id <= pickle->root(); ++id) {
+    const PlainData::Value& value = pickle->at(id);
     values += value.items.size();
-    for (const PlainPickle::Id item : value.items)
+    for (const PlainData::Id item : value.items)
       CHECK(item < 10'000);
-    CHECK(value.kind != PlainPickle::Kind::kDict || value.items.size() % 2 == 0);
+    CHECK(value.kind != PlainData::Kind::kDict || value.items.size() % 2 == 0);
     CHECK(value.text.empty() ||
           (value.text.data() >= as_text(bytes).data() &&
            value.text.data() + value.text.size() <= as_text(bytes).data() + bytes.size()));

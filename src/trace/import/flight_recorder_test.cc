@@ -142,6 +142,17 @@ TEST(FlightRecorder, NeedsAVersionAndEntriesOrGroups) {
   EXPECT_TRUE(read_members({{"version", text("2")}, {"pg_config", dict({})}}).has_value());
 }
 
+/// An operation with what every version writes of one; members in `more` replace those.
+std::string operation(const Members& more = {}) {
+  Members members{{"pg_id", number(0)},
+                  {"process_group", list({text("0"), text("default_pg")})},
+                  {"collective_seq_id", number(1)},
+                  {"profiling_name", text("nccl:all_reduce")},
+                  {"state", text("scheduled")}};
+  members.insert(members.end(), more.begin(), more.end());
+  return dict(members);
+}
+
 TEST(FlightRecorder, MembersOfWrongTypesCountAsMissing) {
   const std::vector<std::string> odd = {none(), number(std::numeric_limits<std::int64_t>::min()),
                                         text("x"), list({none(), number(-1)}),
@@ -149,20 +160,111 @@ TEST(FlightRecorder, MembersOfWrongTypesCountAsMissing) {
   for (const char* key : {"pg_id", "process_group", "profiling_name", "state", "collective_seq_id",
                           "op_id", "is_p2p", "time_created_ns", "input_sizes", "frames"}) {
     for (const std::string& value : odd) {
-      const auto dump = read_members({{"version", number(2)},
-                                      {"entries", list({none(), dict({{key, value}})})},
-                                      {"pg_config", value},
-                                      {"pg_status", value},
-                                      {"nccl_version", value}});
+      const auto dump =
+          read_members({{"version", number(2)},
+                        {"entries", list({none(), operation(), operation({{key, value}})})},
+                        {"pg_config", value},
+                        {"pg_status", value},
+                        {"nccl_version", value}});
       ASSERT_TRUE(dump.has_value()) << key;
-      ASSERT_EQ(dump->entries.size(), 1U) << key;  // an entry is a dictionary
+      EXPECT_EQ(dump->entries.size() + dump->bad_entries, 3U) << key;
+      EXPECT_GE(dump->entries.size(), 1U) << key;
       EXPECT_EQ(dump->version, "2");
     }
   }
-  const auto empty = read_members({{"version", text("2")}, {"entries", list({dict({})})}});
-  ASSERT_TRUE(empty.has_value());
-  EXPECT_EQ(empty->entries[0].state, "");
-  EXPECT_EQ(empty->entries[0].collective_seq, 0);
+}
+
+TEST(FlightRecorder, AnEntryWithoutAMandatoryMemberIsLeftOutAndCounted) {
+  for (const char* key :
+       {"pg_id", "process_group", "collective_seq_id", "profiling_name", "state"}) {
+    std::string less = operation();
+    less.replace(less.find(key), 1, "?");
+    const auto dump =
+        read_members({{"version", text("2")}, {"entries", list({operation(), less})}});
+    ASSERT_TRUE(dump.has_value()) << key;
+    EXPECT_EQ(dump->entries.size(), 1U) << key;
+    EXPECT_EQ(dump->bad_entries, 1U) << key;
+    const auto none_left = read_members({{"version", text("2")}, {"entries", list({less})}});
+    ASSERT_FALSE(none_left.has_value()) << key;
+    EXPECT_THAT(none_left.error().what, HasSubstr("version 2, and none of its 1 entries"));
+  }
+}
+
+TEST(FlightRecorder, AVersionThatIsNotKnownIsRefused) {
+  for (const char* version : {"0.9", "3", "3.1", "12.0", "", "x"}) {
+    const auto dump = read_members({{"version", text(version)}, {"entries", list({})}});
+    ASSERT_FALSE(dump.has_value()) << version;
+    EXPECT_EQ(dump.error().code, Code::kUnsupported) << version;
+  }
+  EXPECT_TRUE(read_members({{"version", text("2.10")}, {"entries", list({})}}).has_value());
+}
+
+// Version 1: one number for collectives and transfers, groups by id as lists of ranks.
+TEST(FlightRecorder, ReadsVersionOne) {
+  const auto entry = [](std::int64_t seq, const char* name) {
+    return dict({{"pg_id", number(7)},
+                 {"seq_id", number(seq)},
+                 {"profiling_name", text(name)},
+                 {"state", text("started")}});
+  };
+  const auto dump =
+      read_members({{"version", text("1.4")},
+                    {"pg_config", dict({{"7", list({number(0), number(2)})}})},
+                    {"entries", list({entry(3, "nccl:all_reduce"), entry(4, "nccl:send 0->1")})}});
+  ASSERT_TRUE(dump.has_value()) << dump.error().what;
+  EXPECT_TRUE(dump->counts_together);
+  ASSERT_EQ(dump->groups.size(), 1U);
+  EXPECT_EQ(dump->groups[0].name, "7");
+  EXPECT_THAT(dump->groups[0].ranks, ElementsAre(0, 2));
+  ASSERT_EQ(dump->entries.size(), 2U);
+  EXPECT_EQ(dump->entries[0].group_name, "7");
+  EXPECT_EQ(dump->entries[0].collective_seq, 3);
+  EXPECT_FALSE(dump->entries[0].is_p2p);
+  EXPECT_TRUE(dump->entries[1].is_p2p);
+  EXPECT_EQ(dump->entries[1].p2p_seq, 4);
+}
+
+// Operations inside of a coalesced group have no events: the group's entry knows.
+TEST(FlightRecorder, OperationsOfACoalescedGroupHaveItsState) {
+  const auto entry = [](std::int64_t seq, const char* name, const char* state) {
+    return operation({{"collective_seq_id", number(seq)},
+                      {"profiling_name", text(name)},
+                      {"state", text(state)},
+                      {"retired", number(std::string_view(state) == "completed" ? 1 : 0)}});
+  };
+  const auto dump = read_members(
+      {{"version", text("2.4")},
+       {"entries",
+        list({entry(1, "nccl:all_gather", "scheduled"), entry(1, "nccl:all_gather", "scheduled"),
+              entry(1, "nccl:coalesced", "completed"), entry(2, "nccl:broadcast", "scheduled"),
+              entry(3, "nccl:all_gather", "scheduled"), entry(3, "nccl:coalesced", "scheduled"),
+              entry(4, "nccl:all_gather", "scheduled")})}});
+  ASSERT_TRUE(dump.has_value());
+  std::string states;
+  for (const DumpEntry& one : dump->entries)
+    states += one.state.front();
+  EXPECT_EQ(states, "cccssss");
+  EXPECT_TRUE(dump->entries[0].is_retired);
+}
+
+TEST(FlightRecorder, JsonIsReadAsThePickle) {
+  const auto dump = read(
+      R"({"version": "2.4", "pg_config": {"0": {"name": "0", "desc": "d\u0065fault_pg", "ranks": "[0, 1]"}},)"
+      R"("entries": [{"pg_id": 0, "process_group": ["0", "default_pg"], "collective_seq_id": 5,)"
+      R"("profiling_name": "nccl:all_reduce", "state": "started", "is_p2p": false, "input_sizes": [[8, 2]],)"
+      R"("time_created_ns": 1730000000000000000, "time_discovered_completed_ns": null,)"
+      R"("frames": [{"name": "step", "filename": "a.py", "line": 3}]}]})");
+  ASSERT_TRUE(dump.has_value()) << dump.error().what;
+  EXPECT_EQ(dump->groups[0].description, "default_pg");
+  EXPECT_THAT(dump->groups[0].ranks, ElementsAre(0, 1));
+  ASSERT_EQ(dump->entries.size(), 1U);
+  EXPECT_EQ(dump->entries[0].collective_seq, 5);
+  EXPECT_EQ(dump->entries[0].created_ns, 1730000000000000000);
+  EXPECT_EQ(dump->entries[0].input_sizes, "[[8, 2]]");
+  ASSERT_EQ(dump->entries[0].frames.size(), 1U);
+  EXPECT_EQ(dump->entries[0].frames[0].line, 3U);
+  for (const char* bad : {"{", "{\"version\": }", "{\"version\": \"2\"} x", "{}"})
+    EXPECT_EQ(read(bad).error().code, Code::kCorrupt) << bad;
 }
 
 // As the list of numbers, or as the text of one.
@@ -183,7 +285,7 @@ TEST(FlightRecorder, ReadsTheRanksOfAGroup) {
 }
 
 std::string entries(std::size_t count) {
-  return list(std::vector<std::string>(count, dict({{"state", text("scheduled")}})));
+  return list(std::vector<std::string>(count, operation()));
 }
 
 TEST(FlightRecorder, HasLimits) {
@@ -202,7 +304,7 @@ TEST(FlightRecorder, HasLimits) {
   }
   for (const std::string name : {"abcd", "abcde", "abcdef"}) {
     const auto dump = read_members(
-        {{"version", text("2")}, {"entries", list({dict({{"state", text(name)}})})}}, limits);
+        {{"version", text("2")}, {"entries", list({operation({{"state", text(name)}})})}}, limits);
     ASSERT_TRUE(dump.has_value());
     EXPECT_EQ(dump->entries[0].state, name.substr(0, 5));
   }
@@ -212,7 +314,7 @@ TEST(FlightRecorder, HasLimits) {
 // a text of 60 KB, which would be 1.2 GB.
 TEST(FlightRecorder, SharedValuesDoNotMultiplyIntoMemory) {
   const std::string frame = dict({{"name", text(std::string(60'000, 'x'))}});
-  std::string shared = dict({{"frames", list({frame})}}) + "q\x01" + "(";
+  std::string shared = operation({{"frames", list({frame})}}) + "q\x01" + "(";
   for (int i = 0; i < 20'000; ++i)
     shared += "h\x01";
   // The entry is remembered, put into the list, and recalled into it again and again.
@@ -233,8 +335,8 @@ TEST(FlightRecorder, SharedValuesDoNotMultiplyIntoMemory) {
 // Sizes are lists of lists; one that contains itself ends all the same.
 TEST(FlightRecorder, SizesThatContainThemselvesEnd) {
   const auto loop =
-      read(pickled::file("}(" + text("version") + text("2") + text("entries") + "]}(" +
-                         text("input_sizes") + "]q\x05(h\x05h\x05h\x05" + "eu" + "a" + "u"));
+      read(pickled::file("}(" + text("version") + text("2") + text("entries") + "]" + operation() +
+                         "(" + text("input_sizes") + "]q\x05(h\x05h\x05h\x05" + "eu" + "a" + "u"));
   ASSERT_TRUE(loop.has_value()) << loop.error().what;
   ASSERT_EQ(loop->entries.size(), 1U);
   EXPECT_THAT(loop->entries[0].input_sizes, HasSubstr("[[[[[...,"));

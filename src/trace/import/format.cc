@@ -7,6 +7,22 @@
 
 namespace kansoku::trace::import {
 
+namespace {
+
+/// A Flight Recorder dump as JSON: entries with names of operations, or, without any, a version and
+/// groups. A trace may have such groups, too, in its distributedInfo.
+bool is_dump(std::string_view text) {
+  constexpr std::size_t kLookedAt = std::size_t{64} << 10;
+  const std::string_view head = text.substr(0, kLookedAt);
+  const auto has = [&](std::string_view key) { return head.find(key) != std::string_view::npos; };
+  if (has("\"traceEvents\"") || has("\"schemaVersion\"") || has("\"distributedInfo\""))
+    return false;
+  return has("\"profiling_name\"") ? has("\"entries\"")
+                                   : has("\"pg_config\"") && has("\"version\"");
+}
+
+}  // namespace
+
 Format format_of(ByteSpan untrusted) {
   const std::string_view text = as_text(untrusted);
   constexpr std::string_view kSqlite("SQLite format 3\0", 16);
@@ -18,11 +34,14 @@ Format format_of(ByteSpan untrusted) {
   const std::size_t bracket = text.find_first_not_of(" \t\r\n");
   const bool has_bracket =
       bracket != std::string_view::npos && (text[bracket] == '{' || text[bracket] == '[');
+  const std::size_t next = has_bracket ? text.find_first_not_of(" \t\r\n", bracket + 1) : bracket;
   const bool goes_on_as_json =
-      bracket + 1 < text.size() &&
-      std::string_view("\"{[]} \t\r").find(text[bracket + 1]) != std::string_view::npos;
+      next != std::string_view::npos &&
+      (std::string_view("{[]}").find(text[next]) != std::string_view::npos ||
+       (text[next] == '"' && next + 1 < text.size() && text[next + 1] >= ' '));
   if (text.starts_with('\n') && !(has_bracket && goes_on_as_json)) return Format::kPerfetto;
-  return has_bracket ? Format::kJson : Format::kUnknown;
+  if (!has_bracket) return Format::kUnknown;
+  return is_dump(text) ? Format::kFlightRecorder : Format::kJson;
 }
 
 Result<std::string> inflated(ByteSpan untrusted, std::size_t bytes_max) {

@@ -14,7 +14,7 @@ enum class Format : std::uint8_t {
   kUnknown,
   kPerfetto,        // trace/reader.h
   kJson,            // chrome.h, plain or gzip
-  kFlightRecorder,  // flight_recorder.h
+  kFlightRecorder,  // flight_recorder.h, a pickle or JSON
   kNsight,          // nsight.h
 };
 

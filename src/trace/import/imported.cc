@@ -5,6 +5,16 @@
 
 namespace kansoku::trace::import {
 
+std::string_view plain_name(std::string_view name) {
+  for (const std::string_view word : {", seq = ", ", op_id = "}) {
+    const std::size_t at = name.find(word);
+    const bool is_number = at != std::string_view::npos && at + word.size() < name.size() &&
+                           name[at + word.size()] >= '0' && name[at + word.size()] <= '9';
+    if (is_number) name = name.substr(0, at);
+  }
+  return name;
+}
+
 std::int32_t rank_of_file_name(std::string_view file_name) {
   const std::size_t slash = file_name.rfind('/');
   if (slash != std::string_view::npos) file_name.remove_prefix(slash + 1);
@@ -20,6 +30,21 @@ std::int32_t rank_of_file_name(std::string_view file_name) {
       return *rank;
   }
   return kNoRank;
+}
+
+std::optional<WindowName> window_of_file_name(std::string_view file_name) {
+  constexpr std::size_t kDigitsMin = 10;
+  const std::size_t slash = file_name.rfind('/');
+  if (slash != std::string_view::npos) file_name.remove_prefix(slash + 1);
+  const std::size_t end = file_name.rfind(".pt.trace.json");
+  if (end == std::string_view::npos) return std::nullopt;
+  const std::string_view front = file_name.substr(0, end);
+  const std::size_t dot = front.rfind('.');
+  if (dot == std::string_view::npos || dot == 0 || front.size() - dot - 1 < kDigitsMin)
+    return std::nullopt;
+  const auto time_ms = parse_int<std::int64_t>(front.substr(dot + 1));
+  if (!time_ms) return std::nullopt;
+  return WindowName{.worker = front.substr(0, dot), .time_ms = *time_ms};
 }
 
 }  // namespace kansoku::trace::import

@@ -12,6 +12,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -36,7 +37,7 @@ struct Column {
 };
 
 // Positions in the column lists below.
-enum DeviceColumn : int { kStart, kEnd, kDevice, kStream, kCorrelation, kOwn };
+enum DeviceColumn : int { kStart, kEnd, kDevice, kStream, kCorrelation, kGlobalPid, kOwn };
 enum HostColumn : int { kGlobalTid = 2, kNameId, kHostCorrelation };
 
 constexpr std::array kKernelColumns{Column{"start", Need::kYes},
@@ -44,6 +45,7 @@ constexpr std::array kKernelColumns{Column{"start", Need::kYes},
                                     Column{"deviceId", Need::kYes},
                                     Column{"streamId", Need::kYes},
                                     Column{"correlationId"},
+                                    Column{"globalPid"},
                                     Column{"demangledName", Need::kOneOf},
                                     Column{"shortName", Need::kOneOf},
                                     Column{"gridX"},
@@ -57,17 +59,26 @@ constexpr std::array kCopyColumns{Column{"start", Need::kYes},
                                   Column{"deviceId", Need::kYes},
                                   Column{"streamId", Need::kYes},
                                   Column{"correlationId"},
+                                  Column{"globalPid"},
                                   Column{"copyKind"},
                                   Column{"bytes"}};
-constexpr std::array kSetColumns{Column{"start", Need::kYes},    Column{"end", Need::kYes},
-                                 Column{"deviceId", Need::kYes}, Column{"streamId", Need::kYes},
-                                 Column{"correlationId"},        Column{"bytes"}};
-constexpr std::array kSyncColumns{Column{"start", Need::kYes},    Column{"end", Need::kYes},
-                                  Column{"deviceId", Need::kYes}, Column{"streamId", Need::kYes},
-                                  Column{"correlationId"},        Column{"syncType"}};
-constexpr std::array kGraphColumns{Column{"start", Need::kYes}, Column{"end", Need::kYes},
+constexpr std::array kSetColumns{Column{"start", Need::kYes},
+                                 Column{"end", Need::kYes},
+                                 Column{"deviceId", Need::kYes},
+                                 Column{"streamId", Need::kYes},
+                                 Column{"correlationId"},
+                                 Column{"globalPid"},
+                                 Column{"bytes"}};
+constexpr std::array kSyncColumns{Column{"start", Need::kYes},
+                                  Column{"end", Need::kYes},
+                                  Column{"deviceId", Need::kYes},
+                                  Column{"streamId", Need::kYes},
+                                  Column{"correlationId"},
+                                  Column{"globalPid"},
+                                  Column{"syncType"}};
+constexpr std::array kGraphColumns{Column{"start", Need::kYes},    Column{"end", Need::kYes},
                                    Column{"deviceId", Need::kYes}, Column{"streamId", Need::kYes},
-                                   Column{"correlationId"}};
+                                   Column{"correlationId"},        Column{"globalPid"}};
 constexpr std::array kApiColumns{Column{"start", Need::kYes}, Column{"end", Need::kYes},
                                  Column{"globalTid", Need::kYes}, Column{"nameId", Need::kYes},
                                  Column{"correlationId"}};
@@ -162,7 +173,8 @@ class NsightImporter {
   Api api_of(std::optional<std::int64_t> id);
   std::uint32_t add_process(std::int32_t pid, StringId name, StringId role);
   TrackId add_thread(std::uint32_t process, std::int64_t tid, StringId name);
-  TrackId stream_track(std::int64_t device, std::int64_t stream);
+  std::uint32_t host_process(std::int64_t pid);
+  TrackId stream_track(std::optional<std::int64_t> pid, std::int64_t device, std::int64_t stream);
   TrackId host_track(std::int64_t global_tid);
   void widen(std::int64_t begin_ns, std::int64_t end_ns);
   void count(const StatDef& stat, std::uint64_t more = 1);
@@ -184,8 +196,9 @@ class NsightImporter {
   std::set<std::int32_t> used_pids_;
   std::map<std::int64_t, std::uint32_t> devices_, hosts_;  // index into trace_.processes
   std::map<std::uint32_t, TrackId> process_tracks_;
-  std::map<std::pair<std::int64_t, std::int64_t>, TrackId> streams_;  // of a device
-  std::map<std::int64_t, TrackId> threads_;                           // of 48 bits of a globalTid
+  // By process (0: the export does not say), device, stream.
+  std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, TrackId> streams_;
+  std::map<std::int64_t, TrackId> threads_;  // of 48 bits of a globalTid
   StringId kernel_, memcpy_, memset_, memset_name_, sync_, graph_, graph_name_, runtime_, driver_,
       os_, annotation_, correlation_, stream_, device_, bytes_, grid_, block_;
 };
@@ -348,7 +361,8 @@ StringId NsightImporter::name_of(std::optional<std::int64_t> id) {
     return StringId{};
   }
   Text& text = known->second;
-  if (!text.id) text.id = intern(std::string_view(texts_).substr(text.begin, text.bytes));
+  if (!text.id)
+    text.id = intern(plain_name(std::string_view(texts_).substr(text.begin, text.bytes)));
   return *text.id;
 }
 
@@ -441,7 +455,7 @@ bool NsightImporter::add_on_stream(SqliteRows& row, StringId name, StringId cate
     count(import_bad_rows);
     return false;
   }
-  add_slice(*span, stream_track(*device, *stream), name, category);
+  add_slice(*span, stream_track(row.integer(kGlobalPid), *device, *stream), name, category);
   add_int(correlation_, row.integer(kCorrelation));
   add_int(device_, device);
   add_int(stream_, stream);
@@ -504,7 +518,7 @@ void NsightImporter::take_nvtx(SqliteRows& row) {
   if (!is_mark && !span) return count(import_bad_rows);
   StringId name{};
   if (text) {
-    name = intern(cut(*text));
+    name = intern(plain_name(cut(*text)));
   } else if (!row.is_null(kTextId)) {
     name = name_of(row.integer(kTextId));
   }
@@ -543,9 +557,28 @@ TrackId NsightImporter::add_thread(std::uint32_t process, std::int64_t tid, Stri
   return id;
 }
 
-TrackId NsightImporter::stream_track(std::int64_t device, std::int64_t stream) {
-  const auto [known, is_new] = streams_.try_emplace({device, stream}, kNoTrack);
+std::uint32_t NsightImporter::host_process(std::int64_t pid) {
+  const auto [process, is_new] = hosts_.try_emplace(pid, 0);
+  if (is_new) {
+    const StringId role = file_.rank == kNoRank ? StringId{} : intern("rank");
+    process->second = add_process(static_cast<std::int32_t>(pid), StringId{}, role);
+  }
+  return process->second;
+}
+
+/// Each process has its own device 0: streams are the process's, where the export names it or holds
+/// one alone. Else a device is a process of its own.
+TrackId NsightImporter::stream_track(std::optional<std::int64_t> global_pid, std::int64_t device,
+                                     std::int64_t stream) {
+  std::int64_t pid = global_pid ? *global_pid >> kPidShift & kIdMask : 0;
+  if (pid == 0 && hosts_.size() == 1) pid = hosts_.begin()->first;
+  const auto [known, is_new] = streams_.try_emplace({pid, device, stream}, kNoTrack);
   if (!is_new) return known->second;
+  if (pid > 0) {
+    known->second = add_thread(host_process(pid), kFreeTid + stream,
+                               intern(fmt::format("GPU {} stream {}", device, stream)));
+    return known->second;
+  }
   const auto [process, is_new_device] = devices_.try_emplace(device, 0);
   if (is_new_device) {
     process->second = add_process(kFreePid + static_cast<std::int32_t>(device),
@@ -559,13 +592,7 @@ TrackId NsightImporter::host_track(std::int64_t global_tid) {
   const std::int64_t pid = global_tid >> kPidShift & kIdMask;
   const std::int64_t key = pid << kPidShift | (global_tid & kIdMask);
   const auto [known, is_new] = threads_.try_emplace(key, kNoTrack);
-  if (!is_new) return known->second;
-  const auto [process, is_new_process] = hosts_.try_emplace(pid, 0);
-  if (is_new_process) {
-    const StringId role = file_.rank == kNoRank ? StringId{} : intern("rank");
-    process->second = add_process(static_cast<std::int32_t>(pid), StringId{}, role);
-  }
-  known->second = add_thread(process->second, global_tid & kIdMask, StringId{});
+  if (is_new) known->second = add_thread(host_process(pid), global_tid & kIdMask, StringId{});
   return known->second;
 }
 

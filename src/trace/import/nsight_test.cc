@@ -78,21 +78,21 @@ TEST(Nsight, ReadsEveryTableUnderTheCategoriesOfKineto) {
   EXPECT_EQ(problem_of(trace), "");
   EXPECT_THAT(
       lines_of(trace),
-      ElementsAre("kernel void gemm<float>(float*) 1000200+60 1073741824/7 correlation=41 device=0 "
-                  "stream=7 grid=[16, 2, 1] block=[128, 1, 1]",
-                  "kernel ncclDevKernel_AllReduce_Sum_f32_RING_LL 1000270+30 1073741824/20 "
-                  "correlation=42 device=0 stream=20 grid=[8, 1, 1] block=[512, 1, 1]",
-                  "gpu_memcpy Memcpy HtoD 1000150+40 1073741824/7 correlation=40 device=0 stream=7 "
-                  "bytes=4096",
-                  "gpu_memset Memset (Device) 1000191+4 1073741824/7 correlation=39 device=0 "
-                  "stream=7 bytes=512",
-                  "cuda_sync Stream Sync 1000300+10 1073741824/7 correlation=43 device=0 stream=7",
-                  "cuda_graph CUDA graph 1000320+10 1073741824/7 correlation=44 device=0 stream=7",
-                  "cuda_runtime cudaLaunchKernel 1000120+5 4711/4 correlation=41",
-                  "cuda_driver cuMemcpyHtoD_v2 1000130+10 4711/4 correlation=40",
-                  "user_annotation forward 1000100+250 4711/4",
-                  "user_annotation tail 1000340+-1 4711/4",
-                  "os_runtime pthread_cond_wait 1000141+8 4711/4"));
+      ElementsAre(
+          "kernel void gemm<float>(float*) 1000200+60 4711/1073741825 "
+          "correlation=41 device=0 stream=7 grid=[16, 2, 1] block=[128, 1, 1]",
+          "kernel ncclDevKernel_AllReduce_Sum_f32_RING_LL 1000270+30 "
+          "4711/1073741826 correlation=42 device=0 stream=20 grid=[8, 1, 1] block=[512, 1, 1]",
+          "gpu_memcpy Memcpy HtoD 1000150+40 4711/1073741825 correlation=40 device=0 "
+          "stream=7 bytes=4096",
+          "gpu_memset Memset (Device) 1000191+4 4711/1073741825 correlation=39 "
+          "device=0 stream=7 bytes=512",
+          "cuda_sync Stream Sync 1000300+10 4711/1073741825 correlation=43 device=0 stream=7",
+          "cuda_graph CUDA graph 1000320+10 4711/1073741825 correlation=44 device=0 stream=7",
+          "cuda_runtime cudaLaunchKernel 1000120+5 4711/4 correlation=41",
+          "cuda_driver cuMemcpyHtoD_v2 1000130+10 4711/4 correlation=40",
+          "user_annotation forward 1000100+250 4711/4", "user_annotation tail 1000340+-1 4711/4",
+          "os_runtime pthread_cond_wait 1000141+8 4711/4"));
   ASSERT_EQ(trace.instants.size(), 1);
   EXPECT_EQ(trace.str(trace.instants.name[0]), "step 1");
   EXPECT_EQ(trace.instants.time_ns[0], 1000101);
@@ -105,19 +105,16 @@ TEST(Nsight, ReadsEveryTableUnderTheCategoriesOfKineto) {
 TEST(Nsight, NamesProcessesThreadsAndStreams) {
   Trace trace;
   ASSERT_TRUE(import_nsight(whole_file(), trace).has_value());
-  ASSERT_THAT(trace.processes, SizeIs(2));
-  EXPECT_EQ(trace.str(trace.processes[0].name), "GPU 0");
-  EXPECT_EQ(trace.str(trace.processes[0].role), "device");
+  ASSERT_THAT(trace.processes, SizeIs(1));
+  EXPECT_EQ(trace.str(trace.processes[0].name), "/usr/bin/python3");
+  EXPECT_EQ(trace.str(trace.processes[0].role), "rank");
+  EXPECT_EQ(trace.processes[0].pid, 4711);
   EXPECT_EQ(trace.processes[0].rank, 3);
-  EXPECT_EQ(trace.str(trace.processes[1].name), "/usr/bin/python3");
-  EXPECT_EQ(trace.str(trace.processes[1].role), "rank");
-  EXPECT_EQ(trace.processes[1].pid, 4711);
-  EXPECT_EQ(trace.processes[1].rank, 3);
   std::vector<std::string> names;
   for (const Track& track : trace.tracks) {
     if (track.kind == TrackKind::kThread) names.emplace_back(trace.str(track.name));
   }
-  EXPECT_THAT(names, ElementsAre("stream 7", "stream 20", "pt_main_thread"));
+  EXPECT_THAT(names, ElementsAre("GPU 0 stream 7", "GPU 0 stream 20", "pt_main_thread"));
 }
 
 TEST(Nsight, WithoutARankNoProcessHasARole) {
@@ -125,8 +122,37 @@ TEST(Nsight, WithoutARankNoProcessHasARole) {
   const auto imported = import_nsight(whole_file(), trace, {}, "report1.sqlite");
   ASSERT_TRUE(imported.has_value());
   EXPECT_EQ(imported->rank, kNoRank);
-  EXPECT_EQ(trace.str(trace.processes[1].role), "");
-  EXPECT_EQ(trace.processes[1].rank, kNoRank);
+  EXPECT_EQ(trace.str(trace.processes[0].role), "");
+  EXPECT_EQ(trace.processes[0].rank, kNoRank);
+}
+
+// Each of two processes calls its device 0.
+TEST(Nsight, ADeviceIsAProcessesOwn) {
+  const std::string file = file_of(R"(
+    INSERT INTO StringIds VALUES (1, 'k');
+    INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES
+      (100, 110, 0, 1, 7, 41, 67108864, 1, 1, 1, 1, 1, 1, 1, 1),
+      (105, 115, 0, 1, 7, 41, 83886080, 1, 1, 1, 1, 1, 1, 1, 1);)");
+  Trace trace;
+  ASSERT_TRUE(import_nsight(file, trace).has_value());
+  ASSERT_THAT(trace.processes, SizeIs(2));
+  EXPECT_EQ(trace.processes[0].pid, 4);
+  EXPECT_EQ(trace.processes[1].pid, 5);
+  EXPECT_NE(trace.slices.track[0], trace.slices.track[1]);
+}
+
+// Exports that name no process: a device is one of its own.
+TEST(Nsight, WithoutItsProcessADeviceIsOne) {
+  const std::string file = whole_file(
+      "ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL DROP COLUMN globalPid;"
+      "ALTER TABLE CUPTI_ACTIVITY_KIND_MEMCPY DROP COLUMN globalPid;"
+      "ALTER TABLE CUPTI_ACTIVITY_KIND_MEMSET DROP COLUMN globalPid;"
+      "ALTER TABLE CUPTI_ACTIVITY_KIND_SYNCHRONIZATION DROP COLUMN globalPid;");
+  Trace trace;
+  ASSERT_TRUE(import_nsight(file, trace).has_value());
+  ASSERT_THAT(trace.processes, SizeIs(2));
+  EXPECT_EQ(trace.str(trace.processes[0].name), "GPU 0");
+  EXPECT_EQ(trace.str(trace.processes[0].role), "device");
 }
 
 TEST(Nsight, TwoFilesOfOneTraceShareNoProcess) {
@@ -137,18 +163,18 @@ TEST(Nsight, TwoFilesOfOneTraceShareNoProcess) {
   ASSERT_TRUE(second.has_value());
   EXPECT_EQ(problem_of(trace), "");
   EXPECT_EQ(second->event_count, 13);
-  ASSERT_THAT(trace.processes, SizeIs(4));
+  ASSERT_THAT(trace.processes, SizeIs(2));
   std::vector<std::int32_t> pids, ranks;
   for (const Process& process : trace.processes) {
     pids.push_back(process.pid);
     ranks.push_back(process.rank);
   }
-  EXPECT_THAT(pids, ElementsAre(1073741824, 4711, 1073741825, 1073741826));
-  EXPECT_THAT(ranks, ElementsAre(0, 0, 1, 1));
-  EXPECT_EQ(trace.str(trace.processes[3].role), "rank");
+  EXPECT_THAT(pids, ElementsAre(4711, 1073741824));
+  EXPECT_THAT(ranks, ElementsAre(0, 1));
+  EXPECT_EQ(trace.str(trace.processes[1].role), "rank");
   ASSERT_EQ(trace.slices.size(), 22);
   EXPECT_THAT(line_of(trace, 17),
-              HasSubstr("cudaLaunchKernel 1000120+5 1073741826/4 correlation=41"));
+              HasSubstr("cudaLaunchKernel 1000120+5 1073741824/4 correlation=41"));
 }
 
 TEST(Nsight, TimesOfAFileWithoutASessionStartAsTheyStand) {
@@ -179,7 +205,7 @@ TEST(Nsight, ColumnsThatAreNotNeededMayBeMissing) {
   Trace trace;
   ASSERT_TRUE(import_nsight(file, trace).has_value());
   EXPECT_EQ(line_of(trace, 0),
-            "kernel gemm 1000200+60 1073741824/7 device=0 stream=7 block=[128, 1, 1]");
+            "kernel gemm 1000200+60 4711/1073741825 device=0 stream=7 block=[128, 1, 1]");
   EXPECT_EQ(trace.instants.size(), 3);  // without types, what has no end is a mark
   EXPECT_FALSE(trace.is_lossy());
 }
@@ -254,8 +280,8 @@ TEST(Nsight, OtherLimitsHaveNames) {
   EXPECT_THAT(error_of(file, {.strings_bytes_max = 50}).what, HasSubstr("more bytes of text"));
   EXPECT_THAT(error_of(file, {.tracks_max = 3}).what, HasSubstr("more tracks"));
   Trace trace;
-  EXPECT_TRUE(import_nsight(file, trace, {.tracks_max = 5}).has_value());
-  EXPECT_THAT(trace.tracks, SizeIs(5));
+  EXPECT_TRUE(import_nsight(file, trace, {.tracks_max = 4}).has_value());
+  EXPECT_THAT(trace.tracks, SizeIs(4));
   const std::string wide =
       file_of("INSERT INTO NVTX_EVENTS VALUES (1, 2, 59, printf('%5000d', 1), 5, NULL, 0);");
   EXPECT_EQ(error_of(wide, {.row_bytes_max = 2000}).code, Code::kLimit);

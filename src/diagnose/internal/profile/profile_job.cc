@@ -72,7 +72,7 @@ std::string collective_name(std::string_view name) {
 
 class Reader {
  public:
-  explicit Reader(const trace::Trace& trace) : trace_(trace) {}
+  Reader(const trace::Trace& trace, std::optional<std::int32_t> pid) : trace_(trace), pid_(pid) {}
   ProfileJob read();
 
  private:
@@ -89,6 +89,7 @@ class Reader {
   void take(std::size_t slice, ProfiledRank& rank);
 
   const trace::Trace& trace_;
+  std::optional<std::int32_t> pid_;
   ProfileJob out_;
   std::unordered_map<std::string, std::uint32_t> functions_;
   std::unordered_map<std::uint64_t, NameInfo> infos_;  // by category and name
@@ -167,6 +168,7 @@ ProfileJob Reader::read() {
   std::map<std::int32_t, std::int32_t> rank_of_pid;
   bool lacks_rank = false;
   for (const trace::Process& process : trace_.processes) {
+    if (pid_ && process.pid != *pid_) continue;
     rank_of_pid[process.pid] = process.rank == trace::kNoRank ? 0 : process.rank;
     lacks_rank = lacks_rank || process.rank == trace::kNoRank;
   }
@@ -191,7 +193,7 @@ ProfileJob Reader::read() {
     std::sort(rank.steps.begin(), rank.steps.end());
     out_.ranks.push_back(std::move(rank));
   }
-  if (lacks_rank && !out_.ranks.empty()) out_.notes.emplace_back(words::kTraceHasNoRank);
+  if (lacks_rank && !pid_ && !out_.ranks.empty()) out_.notes.emplace_back(words::kTraceHasNoRank);
   if (out_.ranks.empty()) {
     out_.notes.emplace_back(words::kTraceHasNothing);
   }
@@ -215,11 +217,34 @@ std::optional<Activity> activity_of(std::string_view category, std::string_view 
     if (!row.is_gpu && (name.starts_with("Optimizer.") || name.starts_with("## "))) return {};
     return row.activity;
   }
+  // "xpu_runtime", "mtia_runtime": calls of a device's runtime, whatever the device.
+  if (category.ends_with("_runtime") || category.ends_with("_driver")) return Activity::kCpuOp;
   return std::nullopt;
 }
 
-ProfileJob read_profile_job(const trace::Trace& trace) {
-  return Reader(trace).read();
+ProfileJob read_profile_job(const trace::Trace& trace, std::optional<std::int32_t> pid) {
+  return Reader(trace, pid).read();
+}
+
+std::vector<std::int32_t> programs_of(const trace::Trace& trace) {
+  std::set<std::int32_t> with_device;
+  std::map<trace::StringId, bool> is_gpu;
+  for (std::size_t i = 0; i < trace.slices.size(); ++i) {
+    const auto [known, is_new] = is_gpu.try_emplace(trace.slices.category[i]);
+    for (const CategoryRow& row : kProfileCategories) {
+      if (!is_new) break;
+      known->second =
+          known->second || (row.is_gpu && row.name == trace.str(trace.slices.category[i]));
+    }
+    if (known->second) with_device.insert(trace.tracks[trace.slices.track[i].raw].pid);
+  }
+  std::vector<std::int32_t> out;
+  for (const trace::Process& process : trace.processes) {
+    const bool is_program = process.rank == trace::kNoRank && trace.str(process.role) != "device";
+    if (is_program && with_device.contains(process.pid)) out.push_back(process.pid);
+  }
+  std::sort(out.begin(), out.end());
+  return out;
 }
 
 }  // namespace kansoku::diagnose

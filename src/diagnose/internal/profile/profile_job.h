@@ -37,7 +37,12 @@ struct ProfileJob {
   std::vector<std::string> notes;
 };
 
-/// Sorts the slices of all files by rank. A trace whose files name no rank is rank 0.
-[[nodiscard]] ProfileJob read_profile_job(const trace::Trace& trace);
+/// Sorts the slices of all files by rank. A trace whose files name no rank is rank 0. `pid`: of
+/// that process alone.
+[[nodiscard]] ProfileJob read_profile_job(const trace::Trace& trace,
+                                          std::optional<std::int32_t> pid = std::nullopt);
+
+/// Processes without a rank that each worked a device, by pid: programs of their own, if several.
+[[nodiscard]] std::vector<std::int32_t> programs_of(const trace::Trace& trace);
 
 }  // namespace kansoku::diagnose

@@ -68,6 +68,11 @@ class IdleCauses {
   };
   [[nodiscard]] std::vector<Gap> gaps(const Device& device, stats::Interval part,
                                       const Stretches& stretches);
+  /// The longest gap of that window, or the one in front of the device's first operation, from
+  /// `host_begin_ns` on; after rows() of the device. Nothing without any.
+  [[nodiscard]] std::optional<LongestIdle> longest(const Device& device, stats::Interval window,
+                                                   const Stretches& stretches,
+                                                   std::int64_t host_begin_ns);
 
  private:
   struct Impl;

@@ -15,6 +15,8 @@
 namespace kansoku::gpu::activity {
 namespace {
 
+constexpr std::size_t kDeviceNotesMax = 64;
+
 double mib(double bytes) {
   return bytes / (1 << 20);
 }
@@ -91,6 +93,9 @@ constexpr std::array kStarved{
         IdleCause::kBlocked,
         "the device runs dry while the launching thread waits for something outside of its "
         "process: a disk, the network, a timer"},
+    StarvedWords{
+        IdleCause::kOperator,
+        "the device runs dry for long while an operator of the framework runs on the host"},
     StarvedWords{IdleCause::kFunction, "the device runs dry while the program's own code runs"},
     StarvedWords{IdleCause::kUnknown,
                  "the device runs dry, and nothing in the recording tells what the program did"},
@@ -103,19 +108,31 @@ const char* starved_words(std::string_view cause) {
   return "the device runs dry";
 }
 
-/// Enough idle time even without its longest gap: a single stall is no pattern.
-bool is_pattern(double us, double longest_us, double judged_us) {
-  return us - longest_us >= kLossShareMin * judged_us;
+/// Enough idle time even without its longest gaps: a single stall is no pattern, and without steps
+/// the start of a program is none.
+bool is_pattern(const DeviceFigures& device, double us, const IdleRow& row, double judged_us) {
+  return us - (device.has_steps ? row.longest_us : row.few_us) >= kLossShareMin * judged_us;
+}
+
+/// True if idle time of a cause starves the device; launches and copies have findings of their own.
+bool starves(IdleCause cause) {
+  return std::any_of(kStarved.begin(), kStarved.end(),
+                     [&](const auto& row) { return row.cause == cause; });
+}
+
+/// Idle time of a row that is told as a finding, if it is enough.
+bool is_starved(const DeviceFigures& device, const IdleRow& row, double judged_us) {
+  // In brief gaps an operator is on its way to its launch.
+  const double us = row.cause == IdleCause::kOperator ? row.us - row.brief_us : row.us;
+  // Outside of steps code is loaded once.
+  const bool is_once = row.cause == IdleCause::kModuleLoad && !device.has_steps;
+  return starves(row.cause) && !is_once && is_pattern(device, us, row, judged_us);
 }
 
 void add_starved(const DeviceFigures& device, double judged_us, Grouped& out) {
   if (!device.idle) return;
   for (const IdleRow& row : *device.idle) {
-    const bool is_known = std::any_of(kStarved.begin(), kStarved.end(),
-                                      [&](const auto& known) { return known.cause == row.cause; });
-    if (!is_known || !is_pattern(row.us, row.longest_us, judged_us)) continue;
-    // Outside of steps code is loaded once.
-    if (row.cause == IdleCause::kModuleLoad && !device.has_steps) continue;
+    if (!is_starved(device, row, judged_us)) continue;
     out.add("gpu_starved", idle_cause_name(row.cause), device, row.share,
             fmt::format("{}: idle for {:.1f} of {:.1f} ms by {}{}", device_text(device),
                         row.us / 1e3, judged_us / 1e3, idle_cause_name(row.cause),
@@ -130,6 +147,8 @@ IdleRow row_of(const DeviceFigures& device, std::initializer_list<IdleCause> cau
     if (std::find(causes.begin(), causes.end(), row.cause) == causes.end()) continue;
     out.us += row.us;
     out.longest_us += row.longest_us;
+    out.few_us += row.few_us;
+    out.brief_us += row.brief_us;
   }
   return out;
 }
@@ -155,11 +174,12 @@ void add_copies(const DeviceFigures& device, double judged_us, Grouped& out) {
 
 void add_bound(const DeviceFigures& device, double judged_us, Grouped& out) {
   if (judged_us <= 0) return;
-  // On its way to the next launch.
-  const IdleRow launching = row_of(device, {IdleCause::kLaunching, IdleCause::kOperator});
+  // On its way to the next launch: a longer gap is none between launches.
+  IdleRow launching = row_of(device, {IdleCause::kLaunching});
+  launching.us += row_of(device, {IdleCause::kOperator}).brief_us;
   const double early_us = device.launch_bound ? device.launch_bound->early_us : 0;
   const double lost_us = launching.us + early_us;
-  if (is_pattern(lost_us, launching.longest_us, judged_us)) {
+  if (is_pattern(device, lost_us, launching, judged_us)) {
     std::string evidence = fmt::format("{}: it waits {:.1f} of {:.1f} ms for the next launch",
                                        device_text(device), launching.us / 1e3, judged_us / 1e3);
     if (early_us > 0)
@@ -171,6 +191,47 @@ void add_bound(const DeviceFigures& device, double judged_us, Grouped& out) {
     out.add("launch_bound", "launches", device, lost_us / judged_us, std::move(evidence));
   }
   if (device.copies) add_copies(device, judged_us, out);
+}
+
+void add_note(const DeviceFigures& device, std::string text, WorkReport& report) {
+  if (report.device_notes.size() >= kDeviceNotesMax) return;
+  report.notes.push_back(text);
+  report.device_notes.push_back({device.pid, std::move(text)});
+}
+
+/// Idle time that is no pattern, if it is much: the start of a program, a checkpoint.
+void add_stalls(const DeviceFigures& device, double judged_us, WorkReport& report) {
+  if (!device.longest_idle || device.longest_idle->us < kStallShareMin * judged_us) return;
+  const LongestIdle& longest = *device.longest_idle;
+  std::vector<std::string> causes;
+  for (const IdleRow& row : *device.idle) {
+    if (starves(row.cause) && row.us >= kLossShareMin * judged_us &&
+        !is_starved(device, row, judged_us))
+      causes.push_back(fmt::format("{} {:.1f} ms", idle_cause_name(row.cause), row.us / 1e3));
+  }
+  std::string text = fmt::format(
+      "{}: its longest time without work takes {:.1f} ms{}: the launching thread {}{}",
+      device_text(device), longest.us / 1e3,
+      longest.is_first ? ", in front of its first operation" : "", idle_cause_text(longest.cause),
+      longest.function.empty() ? "" : ", most of it in " + longest.function);
+  if (!causes.empty())
+    text += fmt::format("; single stalls, no pattern: {} of {:.1f} ms", fmt::join(causes, ", "),
+                        judged_us / 1e3);
+  add_note(device, std::move(text), report);
+}
+
+/// Communication with nothing beside it.
+void add_exposed(const DeviceFigures& device, double judged_us, bool is_alone, WorkReport& report) {
+  if (!device.overlap) return;
+  const double exposed_us = device.overlap->communication_us - device.overlap->both_us;
+  if (exposed_us < kLossShareMin * judged_us) return;
+  add_note(device,
+           fmt::format(
+               "{}: communication runs for {:.1f} of {:.1f} ms ({:.0f} %) with no kernel beside "
+               "it{}",
+               device_text(device), exposed_us / 1e3, judged_us / 1e3, exposed_us / judged_us * 100,
+               is_alone ? "; one rank cannot tell who is waited for" : ""),
+           report);
 }
 
 std::string verdict_of(const Finding& finding, bool has_several) {
@@ -272,6 +333,8 @@ std::vector<Finding> findings_of(const Input& in, WorkReport& report) {
     device.is_judged = device.idle.has_value();
     add_starved(device, judged_us, grouped);
     add_bound(device, judged_us, grouped);
+    add_stalls(device, judged_us, report);
+    add_exposed(device, judged_us, report.devices.size() == 1, report);
   }
   if (is_short) {
     report.notes.push_back(

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -484,15 +485,21 @@ std::vector<IdleRow> IdleCauses::rows(const Device& device, Interval window,
   impl_->walk(device, window, stretches, [](const Gap&, const Totals&) {});
   impl_->is_pooling = false;
   Totals totals;
-  std::map<IdleCause, double> longest_gap;
-  impl_->walk(device, window, stretches, [&](const Gap&, const Totals& of_gap) {
+  std::map<IdleCause, std::array<double, kFewGaps>> longest;  // of each, the longest first
+  std::map<IdleCause, double> brief;
+  impl_->walk(device, window, stretches, [&](const Gap& gap, const Totals& of_gap) {
     std::map<IdleCause, double> of_cause;
     for (const auto& [key, ns] : of_gap) {
       totals[key] += ns;
       of_cause[key.first] += ns;
     }
-    for (const auto& [cause, ns] : of_cause)
-      longest_gap[cause] = std::max(longest_gap[cause], ns);
+    for (const auto& [cause, ns] : of_cause) {
+      double rest = ns;
+      for (double& before : longest[cause]) {
+        if (rest > before) std::swap(rest, before);
+      }
+      if (gap.time.end_ns - gap.time.begin_ns <= kLaunchGapMaxNs) brief[cause] += ns;
+    }
   });
   std::map<IdleCause, IdleRow> rows;
   std::map<IdleCause, double> most;
@@ -502,7 +509,10 @@ std::vector<IdleRow> IdleCauses::rows(const Device& device, Interval window,
     IdleRow& row = rows[key.first];
     row.cause = key.first;
     row.us += ns / 1e3;
-    row.longest_us = longest_gap[key.first] / 1e3;
+    const auto& few = longest[key.first];
+    row.longest_us = few.front() / 1e3;
+    row.few_us = std::accumulate(few.begin(), few.end(), 0.0) / 1e3;
+    row.brief_us = brief[key.first] / 1e3;
     row.share += window_ns > 0 ? ns / window_ns : 0;
     if (!key.second.empty() && ns > most[key.first]) {
       most[key.first] = ns;
@@ -519,22 +529,59 @@ std::vector<IdleRow> IdleCauses::rows(const Device& device, Interval window,
   return out;
 }
 
+namespace {
+
+/// The cause that most of a gap is charged to, and the function that most of that is.
+std::pair<IdleCause, std::string_view> most_of(const Totals& totals) {
+  std::map<IdleCause, double> of_cause;
+  std::pair<IdleCause, std::string_view> out{IdleCause::kUnknown, {}};
+  double most = 0, most_of_function = 0;
+  for (const auto& [key, ns] : totals) {
+    const double sum = of_cause[key.first] += ns;
+    if (sum > most) std::tie(most, out.first) = std::pair(sum, key.first);
+  }
+  for (const auto& [key, ns] : totals) {
+    if (key.first == out.first && ns > most_of_function)
+      std::tie(most_of_function, out.second) = std::pair(ns, key.second);
+  }
+  return out;
+}
+
+}  // namespace
+
 std::vector<IdleCauses::Gap> IdleCauses::gaps(const Device& device, Interval part,
                                               const Stretches& stretches) {
   std::vector<Gap> out;
   impl_->walk(device, part, stretches, [&](Gap found, const Totals& totals) {
-    std::map<IdleCause, double> of_cause;
-    double most = 0, most_of_function = 0;
-    for (const auto& [key, ns] : totals) {
-      const double sum = of_cause[key.first] += ns;
-      if (sum > most) std::tie(most, found.cause) = std::pair(sum, key.first);
-    }
-    for (const auto& [key, ns] : totals) {
-      if (key.first == found.cause && ns > most_of_function)
-        std::tie(most_of_function, found.function) = std::pair(ns, key.second);
-    }
+    std::tie(found.cause, found.function) = most_of(totals);
     out.push_back(found);
   });
+  return out;
+}
+
+std::optional<LongestIdle> IdleCauses::longest(const Device& device, Interval window,
+                                               const Stretches& stretches,
+                                               std::int64_t host_begin_ns) {
+  std::optional<LongestIdle> out;
+  const auto take = [&](Interval gap, bool is_first, const Totals& totals) {
+    const double us = us_of(gap.end_ns - gap.begin_ns);
+    if (us <= (out ? out->us : 0)) return;
+    const auto [cause, function] = most_of(totals);
+    out = {.us = us, .is_first = is_first, .cause = cause, .function = std::string(function)};
+  };
+  impl_->walk(device, window, stretches,
+              [&](const Gap& gap, const Totals& totals) { take(gap.time, false, totals); });
+  const auto first = std::find_if(device.ops.begin(), device.ops.end(), [&](std::uint32_t op) {
+    return is_busy(impl_->in.work.ops[op].what);
+  });
+  if (first == device.ops.end()) return out;
+  const Op& op = impl_->in.work.ops[*first];
+  const Interval front{host_begin_ns, op.time.begin_ns};
+  if (front.begin_ns < front.end_ns && front.end_ns <= window.end_ns) {
+    Totals totals;
+    impl_->add_gap(device, front, op, false, totals);
+    take(front, true, totals);
+  }
   return out;
 }
 

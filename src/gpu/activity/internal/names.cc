@@ -119,6 +119,22 @@ bool is_cuda_category(std::string_view category) {
          kCudaCategories.end();
 }
 
+bool is_foreign_category(std::string_view category) {
+  constexpr std::array<std::string_view, 10> kOthers{"python_function",
+                                                     "user_annotation",
+                                                     "gpu_user_annotation",
+                                                     "cuda_sync",
+                                                     "overhead",
+                                                     "cpu_instant_event",
+                                                     "Trace",
+                                                     "ac2g",
+                                                     "fwdbwd",
+                                                     "external_correlation"};
+  return !op_class_of(category, "") && !is_cuda_category(category) &&
+         !is_operator_category(category) && !is_own_category(category) &&
+         std::find(kOthers.begin(), kOthers.end(), category) == kOthers.end();
+}
+
 bool is_operator_category(std::string_view category) {
   return category == "cpu_op" || category == "Operator" || category == "torch-ops";
 }

@@ -15,6 +15,10 @@ namespace kansoku::gpu::activity {
 /// True if a category holds calls of CUDA on host threads.
 [[nodiscard]] bool is_cuda_category(std::string_view category);
 
+/// True if a category may hold calls of another device's runtime: "xpu_runtime", or one that nobody
+/// here has seen. Such a call is one if an operation points to it.
+[[nodiscard]] bool is_foreign_category(std::string_view category);
+
 /// True if a category holds operators of a framework (aten::addmm).
 [[nodiscard]] bool is_operator_category(std::string_view category);
 /// Ranges that the program itself named: NVTX, annotations of a profiler.

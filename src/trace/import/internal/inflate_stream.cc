@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -20,7 +21,9 @@ struct InflateStream::Gzip {
   z_stream state{};
   std::size_t file_bytes{0};
   bool is_open{false};
-  bool at_end{false};  // of a member; another may follow
+  bool at_end{false};            // of a member; another may follow
+  std::optional<Error> failure;  // to tell once what came before it is handed out
+  bool is_torn{false};
   std::vector<char> piece;
   Gzip() = default;
   Gzip(const Gzip&) = delete;
@@ -52,6 +55,10 @@ Result<InflateStream> InflateStream::open(ByteSpan untrusted) {
   return stream;
 }
 
+bool InflateStream::is_torn() const {
+  return gzip_ && gzip_->is_torn;
+}
+
 Result<std::string_view> InflateStream::next() {
   if (!gzip_) {
     const ByteSpan piece = rest_.first(std::min(rest_.size(), kPieceBytes));
@@ -59,6 +66,7 @@ Result<std::string_view> InflateStream::next() {
     return as_text(piece);
   }
   Gzip& gzip = *gzip_;
+  if (gzip.failure) return *gzip.failure;
   z_stream& state = gzip.state;
   state.next_out = reinterpret_cast<Bytef*>(gzip.piece.data());
   state.avail_out = static_cast<uInt>(gzip.piece.size());
@@ -79,13 +87,16 @@ Result<std::string_view> InflateStream::next() {
     if (status == Z_STREAM_END) {
       gzip.at_end = true;
     } else if (status != Z_OK) {
-      const bool is_torn = status == Z_BUF_ERROR && rest_.empty();
-      return Error{Code::kCorrupt,
-                   fmt::format("inflate at offset {}: {}", gzip.file_bytes - rest_.size(),
-                               is_torn ? "the file ends inside its compressed data"
-                                       : "damaged compressed data")};
+      gzip.is_torn = status == Z_BUF_ERROR && rest_.empty();
+      gzip.failure = Error{Code::kCorrupt,
+                           fmt::format("inflate at offset {}: {}", gzip.file_bytes - rest_.size(),
+                                       gzip.is_torn ? "the file ends inside its compressed data"
+                                                    : "damaged compressed data")};
+      break;
     }
   }
+  const bool is_empty = state.avail_out == gzip.piece.size();
+  if (gzip.failure && is_empty) return *gzip.failure;
   return std::string_view(gzip.piece.data(), gzip.piece.size() - state.avail_out);
 }
 

@@ -24,6 +24,9 @@ class InflateStream {
   /// The next piece, valid until the next call; empty at the end. kCorrupt names the offset in the
   /// compressed file.
   [[nodiscard]] Result<std::string_view> next();
+  /// True once next() has failed because the file ends inside its compressed data: the pieces
+  /// before are whole.
+  [[nodiscard]] bool is_torn() const;
 
  private:
   struct Gzip;

@@ -43,17 +43,18 @@ constexpr std::array<Refused, 19> kRefused{{{'c', "GLOBAL"},
 
 }  // namespace
 
-using Id = PlainPickle::Id;
-using Kind = PlainPickle::Kind;
-using Value = PlainPickle::Value;
+using Id = PlainData::Id;
+using Kind = PlainData::Kind;
+using Value = PlainData::Value;
 
 /// The pickle machine: a stack of values, marks into it, and a memo.
 class PickleMachine {
  public:
-  PickleMachine(ByteSpan untrusted, const PlainPickle::Limits& limits, PlainPickle& out)
-      : reader_(untrusted), limits_(limits), values_(out.values_) {}
+  PickleMachine(ByteSpan untrusted, const PlainLimits& limits, PlainData& out)
+      : reader_(untrusted), limits_(limits), values_(out.values_), root_(out.root_) {}
 
-  Result<Id> run();
+  /// To the end of the pickle, whose value is the root.
+  Result<void> run();
 
  private:
   [[nodiscard]] Error broken(std::string_view why) const {
@@ -84,8 +85,9 @@ class PickleMachine {
   }
 
   ByteReader reader_;
-  const PlainPickle::Limits& limits_;
+  const PlainLimits& limits_;
   std::vector<Value>& values_;
+  Id& root_;
   std::vector<Id> stack_;
   std::vector<std::size_t> marks_;
   std::unordered_map<std::uint64_t, Id> memo_;
@@ -484,29 +486,21 @@ Result<void> PickleMachine::step(unsigned char code) {
   return broken(fmt::format("opcode 0x{:02x} builds no plain data", code));
 }
 
-Result<Id> PickleMachine::run() {
+Result<void> PickleMachine::run() {
   for (;;) {
     at_ = reader_.offset();
     TRY(const auto code, reader_.read<unsigned char>("a pickle opcode"));
-    if (code == '.') return pop();
+    if (code == '.') break;
     TRY_VOID(step(code));
   }
+  TRY(root_, pop());
+  return {};
 }
 
-Result<PlainPickle> PlainPickle::read(ByteSpan untrusted, const Limits& limits) {
-  PlainPickle out;
-  PickleMachine machine(untrusted, limits, out);
-  TRY(out.root_, machine.run());
+Result<PlainData> read_pickle(ByteSpan untrusted, const PlainLimits& limits) {
+  PlainData out;
+  TRY_VOID(PickleMachine(untrusted, limits, out).run());
   return out;
-}
-
-const Value* PlainPickle::find(const Value& dict, std::string_view key) const {
-  if (dict.kind != Kind::kDict) return nullptr;
-  for (std::size_t i = dict.items.size(); i >= 2; i -= 2) {
-    const Value& name = values_[dict.items[i - 2]];
-    if (name.kind == Kind::kText && name.text == key) return &values_[dict.items[i - 1]];
-  }
-  return nullptr;
 }
 
 }  // namespace kansoku::trace::import

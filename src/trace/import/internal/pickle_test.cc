@@ -18,8 +18,8 @@ namespace {
 
 using namespace std::string_view_literals;
 using ::testing::HasSubstr;
-using Kind = PlainPickle::Kind;
-using Value = PlainPickle::Value;
+using Kind = PlainData::Kind;
+using Value = PlainData::Value;
 
 // Output of Python's pickle.dumps(value, protocol) for protocols 0 to 5 of
 //   [None, True, False, 0, 255, 256, 65535, 65536, -1, 2**31 - 1, 2**31, -2**63, 2**63 - 1, 1.5,
@@ -120,7 +120,7 @@ constexpr std::string_view kEveryValueText =
     "-9223372036854775808, 9223372036854775807, 1.5, -0.25, '', 'ab', [], [1], [1, 2], [1, 2, 3], "
     "[1, 2, 3, 4], [], [7], {}, {'k': 'v', 'n': [1, 2]}]";
 
-std::string print(const PlainPickle& pickle, PlainPickle::Id id, int depth = 0) {
+std::string print(const PlainData& pickle, PlainData::Id id, int depth = 0) {
   const Value& value = pickle.at(id);
   if (depth > 8) return "...";
   switch (value.kind) {
@@ -146,11 +146,11 @@ std::string print(const PlainPickle& pickle, PlainPickle::Id id, int depth = 0) 
   return out + (is_dict ? '}' : ']');
 }
 
-Result<PlainPickle> read_pickle(std::string_view bytes, const PlainPickle::Limits& limits = {}) {
-  return PlainPickle::read(as_bytes(bytes), limits);
+Result<PlainData> read_text(std::string_view bytes, const PlainLimits& limits = {}) {
+  return read_pickle(as_bytes(bytes), limits);
 }
 std::string printed(std::string_view bytes) {
-  const auto pickle = read_pickle(bytes);
+  const auto pickle = read_text(bytes);
   return pickle ? print(*pickle, pickle->root()) : pickle.error().what;
 }
 
@@ -227,7 +227,7 @@ TEST(Pickle, ReadsEveryOpcodeOfPlainData) {
 TEST(Pickle, SharedValuesAreOneValue) {
   for (const std::string_view hex : kShared) {
     const std::string bytes = from_hex(hex);
-    const auto pickle = read_pickle(bytes);
+    const auto pickle = read_text(bytes);
     ASSERT_TRUE(pickle.has_value()) << hex;
     const Value& root = pickle->at(pickle->root());
     ASSERT_EQ(root.items.size(), 2U);
@@ -239,17 +239,17 @@ TEST(Pickle, SharedValuesAreOneValue) {
 TEST(Pickle, ValuesMayContainThemselves) {
   for (std::size_t protocol = 0; protocol < 6; ++protocol) {
     const std::string list = from_hex(kListInItself[protocol]);
-    const auto in_list = read_pickle(list);
+    const auto in_list = read_text(list);
     ASSERT_TRUE(in_list.has_value()) << protocol << ": " << in_list.error().what;
     EXPECT_EQ(in_list->at(in_list->root()).items, std::vector{in_list->root()});
     const std::string dict = from_hex(kDictInItself[protocol]);
-    const auto in_dict = read_pickle(dict);
+    const auto in_dict = read_text(dict);
     ASSERT_TRUE(in_dict.has_value()) << protocol << ": " << in_dict.error().what;
     const Value& me = in_dict->at(in_dict->root());
     EXPECT_EQ(in_dict->find(me, "me"), &me);
     for (const auto& tuples : {kTupleInItself, kLongTupleInItself}) {
       const std::string tuple = from_hex(tuples[protocol]);
-      const auto in_tuple = read_pickle(tuple);
+      const auto in_tuple = read_text(tuple);
       ASSERT_TRUE(in_tuple.has_value()) << protocol << ": " << in_tuple.error().what;
       const Value& outer = in_tuple->at(in_tuple->root());
       ASSERT_FALSE(outer.items.empty());
@@ -281,7 +281,7 @@ TEST(Pickle, RefusesEveryOpcodeThatIsMoreThanData) {
       {'\x96', "BYTEARRAY8"},
   };
   for (const auto& [code, name] : refused) {
-    const auto pickle = read_pickle(std::string("\x80\x02(N") + code + "os\nsystem\n.");
+    const auto pickle = read_text(std::string("\x80\x02(N") + code + "os\nsystem\n.");
     ASSERT_FALSE(pickle.has_value()) << name;
     EXPECT_EQ(pickle.error().code, Code::kUnsupported) << name;
     EXPECT_THAT(pickle.error().what,
@@ -289,7 +289,7 @@ TEST(Pickle, RefusesEveryOpcodeThatIsMoreThanData) {
     EXPECT_THAT(pickle.error().hint, HasSubstr("do not load it"));
   }
   // pickle.dumps(os.system, 2): what an attack begins with.
-  const auto attack = read_pickle(
+  const auto attack = read_text(
       "\x80\x02"
       "cposix\nsystem\nq\x00."sv);
   ASSERT_FALSE(attack.has_value());
@@ -301,7 +301,7 @@ TEST(Pickle, KnowsEveryByte) {
   std::size_t plain = 0, refused = 0, none = 0;
   for (int code = 0; code < 256; ++code) {
     const std::string file = std::string("]](K\x01K\x01") + static_cast<char>(code);
-    const auto pickle = read_pickle(file + std::string(16, '\x01') + "\n.");
+    const auto pickle = read_text(file + std::string(16, '\x01') + "\n.");
     if (!pickle && pickle.error().code == Code::kUnsupported) {
       ++refused;
     } else if (!pickle && pickle.error().what.find("builds no plain data") != std::string::npos &&
@@ -374,7 +374,7 @@ TEST(Pickle, RefusesBrokenPrograms) {
                                          "\x80"sv,
                                          "\xffN."sv,
                                          "\x00N."sv}) {
-    const auto pickle = read_pickle(program);
+    const auto pickle = read_text(program);
     ASSERT_FALSE(pickle.has_value()) << program;
     EXPECT_EQ(pickle.error().code, Code::kCorrupt) << program;
     EXPECT_THAT(pickle.error().what, HasSubstr("at offset ")) << program;
@@ -385,44 +385,44 @@ TEST(Pickle, TruncationIsToldAtEveryByte) {
   for (const std::string_view hex : kEveryValue) {
     const std::string file = from_hex(hex);
     for (std::size_t size = 0; size < file.size(); ++size)
-      EXPECT_FALSE(read_pickle(file.substr(0, size)).has_value()) << size;
+      EXPECT_FALSE(read_text(file.substr(0, size)).has_value()) << size;
   }
 }
 
 TEST(Pickle, HasLimits) {
-  const PlainPickle::Limits limits{.values_max = 10, .stack_max = 5};
+  const PlainLimits limits{.values_max = 10, .stack_max = 5};
   const auto values = [](int count) {  // each number is dropped again; the last one stays
     std::string program;
     for (int i = 0; i < count; ++i)
       program += std::string(i == 0 ? "" : "0") + "K\x01";
     return program + ".";
   };
-  EXPECT_TRUE(read_pickle(values(9), limits).has_value());
-  EXPECT_TRUE(read_pickle(values(10), limits).has_value());
-  const auto many = read_pickle(values(11), limits);
+  EXPECT_TRUE(read_text(values(9), limits).has_value());
+  EXPECT_TRUE(read_text(values(10), limits).has_value());
+  const auto many = read_text(values(11), limits);
   ASSERT_FALSE(many.has_value());
   EXPECT_EQ(many.error().code, Code::kLimit);
   const auto deep = [](int count) {
     return std::string(static_cast<std::size_t>(count), 'N') + ".";
   };
-  EXPECT_TRUE(read_pickle(deep(4), limits).has_value());
-  EXPECT_TRUE(read_pickle(deep(5), limits).has_value());
-  EXPECT_EQ(read_pickle(deep(6), limits).error().code, Code::kLimit);
+  EXPECT_TRUE(read_text(deep(4), limits).has_value());
+  EXPECT_TRUE(read_text(deep(5), limits).has_value());
+  EXPECT_EQ(read_text(deep(6), limits).error().code, Code::kLimit);
   // Values that cost no memory of their own: copies on the stack, marks, items of a list.
-  EXPECT_FALSE(read_pickle("N222222.", limits).has_value());
-  EXPECT_FALSE(read_pickle("((((((N.", limits).has_value());
-  EXPECT_TRUE(read_pickle("]q\x01(h\x01h\x01h\x01"
-                          "e(h\x01h\x01h\x01"
-                          "e(h\x01h\x01h\x01"
-                          "e."sv,
-                          limits)
+  EXPECT_FALSE(read_text("N222222.", limits).has_value());
+  EXPECT_FALSE(read_text("((((((N.", limits).has_value());
+  EXPECT_TRUE(read_text("]q\x01(h\x01h\x01h\x01"
+                        "e(h\x01h\x01h\x01"
+                        "e(h\x01h\x01h\x01"
+                        "e."sv,
+                        limits)
                   .has_value());  // 9 items
-  EXPECT_FALSE(read_pickle("]q\x01(h\x01h\x01h\x01"
-                           "e(h\x01h\x01h\x01"
-                           "e(h\x01h\x01h\x01"
-                           "e(h\x01h\x01"
-                           "e."sv,
-                           limits)
+  EXPECT_FALSE(read_text("]q\x01(h\x01h\x01h\x01"
+                         "e(h\x01h\x01h\x01"
+                         "e(h\x01h\x01h\x01"
+                         "e(h\x01h\x01"
+                         "e."sv,
+                         limits)
                    .has_value());
 }
 
@@ -432,7 +432,7 @@ TEST(Pickle, FindsMembers) {
   using pickled::text;
   const std::string file = pickled::file("}(" + text("a") + number(1) + number(5) + number(2) +
                                          text("a") + number(3) + "u");
-  const auto pickle = read_pickle(file);
+  const auto pickle = read_text(file);
   ASSERT_TRUE(pickle.has_value());
   const Value& root = pickle->at(pickle->root());
   ASSERT_NE(pickle->find(root, "a"), nullptr);
