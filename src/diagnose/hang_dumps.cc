@@ -226,11 +226,11 @@ void DumpAnalysis::find_wait(std::int32_t number, Rank& rank) {
 }
 
 /// The call as peers must make it: name, types, and sizes where these must be equal. A coalesced
-/// group is its operations, one behind the other.
+/// group is its operations, one behind the other; "" if the ring has lost them.
 std::string form_of(const std::vector<const DumpEntry*>& entries) {
   std::string form;
   for (const DumpEntry* entry : entries) {
-    if (entries.size() > 1 && entry->name.ends_with(":coalesced")) continue;
+    if (entry->name.ends_with(":coalesced")) continue;
     if (form.size() > kFormBytesMax) break;
     form += fmt::format("{}{} {}", form.empty() ? "" : ", ", entry->name, entry->input_dtypes);
     if (needs_equal_sizes(entry->name))
@@ -253,8 +253,9 @@ void DumpAnalysis::find_mismatches(Diagnosis& out) const {
   for (const auto& [key, calls] : operations) {
     const DumpEntry& first = *calls.begin()->second.front();
     std::map<std::string, std::vector<std::int32_t>> forms;
-    for (const auto& [number, entries] : calls)
-      forms[form_of(entries)].push_back(number);
+    for (const auto& [number, entries] : calls) {
+      if (const std::string form = form_of(entries); !form.empty()) forms[form].push_back(number);
+    }
     if (forms.size() < 2) continue;
     const auto fewest = std::min_element(
         forms.begin(), forms.end(),

@@ -211,6 +211,12 @@ TEST(HangDumps, OperationsOfOneCoalescedGroupAreNoMismatch) {
   ASSERT_EQ(d.findings.size(), 1U);
   EXPECT_EQ(d.findings[0].verdict, "missing_rank");
   EXPECT_THAT(d.findings[0].ranks, ElementsAre(2));
+  // A ring that has lost the operations, but not the group's entry, says nothing of them.
+  const Diagnosis lost = run_dumps(
+      {waiting(0), Dump(1, groups).status("0", 5, 4).pending("0", 5, "nccl:coalesced", "[]"),
+       Dump(2, groups).status("0", 4, 4)});
+  ASSERT_EQ(lost.findings.size(), 1U);
+  EXPECT_EQ(lost.findings[0].verdict, "missing_rank");
   // Another size inside of the group is one.
   const Diagnosis other = run_dumps({waiting(0), waiting(1),
                                      Dump(2, groups)
