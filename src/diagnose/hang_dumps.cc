@@ -207,9 +207,11 @@ void DumpAnalysis::find_group_wait(const DumpEntry& entry, std::int32_t number, 
       continue;
     }
     const auto progress = peer->second.progress.find(entry.group_name);
-    if (progress == peer->second.progress.end()) continue;  // not known how far it came
+    const bool is_known = peer->second.dump->bad_entries == 0;  // one left out may be the latest
+    if (progress == peer->second.progress.end()) continue;      // not known how far it came
     if (progress->second.completed >= entry.collective_seq) wait.is_behind = true;
-    if (progress->second.enqueued < entry.collective_seq) wait.for_ranks.push_back(member);
+    if (is_known && progress->second.enqueued < entry.collective_seq)
+      wait.for_ranks.push_back(member);
   }
 }
 
@@ -239,6 +241,21 @@ std::string form_of(const std::vector<const DumpEntry*>& entries) {
   return form;
 }
 
+/// True if the ring may have lost an operation of the same coalesced group: this one is the oldest
+/// that it holds of the process group.
+bool may_lack_more(const FlightDump& dump, const DumpEntry& entry) {
+  const auto is_of_group = [&](const DumpEntry& other) {
+    return other.group_name == entry.group_name;
+  };
+  const auto oldest = std::find_if(dump.entries.begin(), dump.entries.end(), is_of_group);
+  const bool is_coalesced =
+      std::any_of(dump.entries.begin(), dump.entries.end(), [&](const DumpEntry& other) {
+        return is_of_group(other) && other.collective_seq == entry.collective_seq &&
+               other.name.ends_with(":coalesced");
+      });
+  return is_coalesced && entry.collective_seq > 1 && oldest->collective_seq == entry.collective_seq;
+}
+
 /// The same operation of a group, but not the same call, or unequal sizes where they must be equal.
 void DumpAnalysis::find_mismatches(Diagnosis& out) const {
   std::map<std::pair<std::string, std::int64_t>,
@@ -246,7 +263,8 @@ void DumpAnalysis::find_mismatches(Diagnosis& out) const {
       operations;
   for (const auto& [number, rank] : ranks_) {
     for (const DumpEntry* entry : rank.pending) {
-      if (!entry->is_p2p && !not_aligned_.contains(entry->group_name))
+      if (!entry->is_p2p && !not_aligned_.contains(entry->group_name) &&
+          !may_lack_more(*rank.dump, *entry))
         operations[{entry->group_name, entry->collective_seq}][number].push_back(entry);
     }
   }

@@ -58,6 +58,10 @@ class Dump {
     dump_.counts_together = true;
     return *this;
   }
+  Dump& bad_entries(std::uint64_t count) {
+    dump_.bad_entries = count;
+    return *this;
+  }
   Dump& created(std::int64_t at_ns) {
     dump_.entries.back().created_ns = at_ns;
     return *this;
@@ -226,6 +230,36 @@ TEST(HangDumps, OperationsOfOneCoalescedGroupAreNoMismatch) {
   ASSERT_EQ(other.findings.size(), 1U);
   EXPECT_EQ(other.findings[0].verdict, "mismatched_collective");
   EXPECT_THAT(other.findings[0].ranks, ElementsAre(2));
+}
+
+// An entry that was left out may be the very one.
+TEST(HangDumps, ARankWithADamagedEntryIsNotBehind) {
+  const std::vector<Group> groups{{"0", {0, 1}}};
+  const auto dump = Dump(0, groups).status("0", 2, 1).pending("0", 2);
+  EXPECT_EQ(run_dumps({dump, Dump(1, groups).status("0", 1, 1)}).findings.size(), 1U);
+  const Diagnosis d = run_dumps({dump, Dump(1, groups).status("0", 1, 1).bad_entries(1)});
+  EXPECT_THAT(d.findings, IsEmpty());
+  EXPECT_THAT(d.notes, Contains(HasSubstr("1 entries were left out")));
+}
+
+// The ring drops the oldest first: the rest of a group is no other call.
+TEST(HangDumps, ARingThatLostAPartOfACoalescedGroupMakesNoMismatch) {
+  const std::vector<Group> groups{{"0", {0, 1, 2}}};
+  const auto whole = [&](std::int32_t rank) {
+    return Dump(rank, groups)
+        .status("0", 4, 4)
+        .pending("0", 5, "nccl:_all_gather_base")
+        .pending("0", 5, "nccl:_all_gather_base", "[[8]]")
+        .pending("0", 5, "nccl:coalesced", "[]");
+  };
+  const Diagnosis d = run_dumps({whole(0),
+                                 Dump(1, groups)
+                                     .pending("0", 5, "nccl:_all_gather_base", "[[8]]")
+                                     .pending("0", 5, "nccl:coalesced", "[]"),
+                                 Dump(2, groups).status("0", 4, 4)});
+  ASSERT_EQ(d.findings.size(), 1U);
+  EXPECT_EQ(d.findings[0].verdict, "missing_rank");
+  EXPECT_THAT(d.findings[0].ranks, ElementsAre(2));
 }
 
 // Transfers took numbers of their own on each rank there: a number says nothing of the others.

@@ -78,6 +78,7 @@ Result<std::optional<double>> overhead_per_task_s(const Workload& workload, std:
   if (!(wanted_s >= 0)) return std::optional<double>();
   TRY(double low_makespan_s, graph_makespan_s(workload, graph, cores, 0));
   if (low_makespan_s > wanted_s * (1 + kNear)) return std::optional<double>();
+  if (low_makespan_s >= wanted_s * (1 - kNear)) return std::optional<double>(0);
   // At least one task is on the way, so that as much overhead is too much.
   double low_s = 0, high_s = wanted_s - low_makespan_s;
   TRY(double high_makespan_s, graph_makespan_s(workload, graph, cores, high_s));

@@ -682,6 +682,8 @@ TEST(Graphs, ReplayATaskGraphOnItsMachine) {
   EXPECT_NEAR(overhead_per_task_s(workload, 0, 2)->value_or(-1), 4.0 / 3, 1e-5);
   workload.graphs[0].makespan_s = 5;  // shorter than the tasks need: another machine
   EXPECT_EQ(*overhead_per_task_s(workload, 0, 2), std::nullopt);
+  workload.graphs[0].makespan_s = 8 - 4e-6;  // rounded: no overhead, and none below 0
+  EXPECT_EQ(*overhead_per_task_s(workload, 0, 2), 0);
   workload.graphs[0].makespan_s = -1;
   EXPECT_EQ(*overhead_per_task_s(workload, 0, 2), std::nullopt);
 }

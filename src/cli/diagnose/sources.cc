@@ -149,15 +149,20 @@ Result<void> SourceReader::choose_windows() {
   std::map<std::string, std::map<std::int64_t, std::size_t>> windows;  // by worker, time: file
   for (std::size_t i = 0; i < files_.size(); ++i) {
     const auto name = trace::import::window_of_file_name(files_[i].path);
+    const std::string folder = files_[i].path.substr(0, files_[i].path.rfind('/') + 1);
     if (name && files_[i].format == Format::kJson)
-      windows[std::string(name->worker)].emplace(name->time_ms, i);
+      windows[folder + std::string(name->worker)].emplace(name->time_ms, i);
   }
   std::set<std::size_t> left_out;
-  std::size_t most = options_.window && windows.empty() ? 1 : 0;
+  if (options_.window && windows.empty() && *options_.window != 1)
+    return Error{Code::kNotFound, fmt::format("read traces: no window {}", *options_.window),
+                 "these files are no windows of a worker"};
   for (const auto& [worker, files] : windows) {
-    most = std::max(most, files.size());
     const std::size_t wanted = options_.window.value_or(files.size());
-    if (wanted < 1 || wanted > files.size()) continue;
+    if (wanted < 1 || wanted > files.size()) {
+      return Error{Code::kNotFound, fmt::format("read traces: {} has no window {}", worker, wanted),
+                   fmt::format("it has {}", files.size())};
+    }
     std::size_t number = 0;
     for (const auto& [time_ms, file] : files) {
       if (++number != wanted) left_out.insert(file);
@@ -166,10 +171,6 @@ Result<void> SourceReader::choose_windows() {
     out_.notes.push_back(fmt::format(
         "{} has {} windows: this is number {}{}; --window 1 to {} takes another", worker,
         files.size(), wanted, wanted == files.size() ? ", the newest" : "", files.size()));
-  }
-  if (options_.window && (*options_.window < 1 || *options_.window > most)) {
-    return Error{Code::kNotFound, fmt::format("read traces: no window {}", *options_.window),
-                 fmt::format("these files hold {} a worker", most)};
   }
   std::size_t at = 0;
   std::erase_if(files_, [&](const File&) { return left_out.contains(at++); });

@@ -154,11 +154,14 @@ Result<int> replay_graphs(const ReplayOptions& options, const std::vector<sim::W
                    "only task graphs can be replayed from several files"};
     for (std::size_t i = 0; i < workload.graphs.size(); ++i) {
       graphs.push_back({&workload, i});
-      TRY(graphs.back().overhead_s, sim::overhead_per_task_s(workload, i, options.cores));
     }
   }
-  const bool learns = options.task_overhead_s < 0 && graphs.size() <= kLearningGraphsMax &&
-                      learnt_overhead_s(graphs, 0).has_value();
+  if (graphs.size() <= kLearningGraphsMax) {
+    for (OneGraph& one : graphs) {
+      TRY(one.overhead_s, sim::overhead_per_task_s(*one.workload, one.index, options.cores));
+    }
+  }
+  const bool learns = options.task_overhead_s < 0 && learnt_overhead_s(graphs, 0).has_value();
   Json rows = Json::array();
   if (!json)
     fmt::print("{:<28} {:>6} {:>12} {:>12} {:>9}{}\n", "graph", "tasks", "recorded s",

@@ -30,7 +30,8 @@ STAT(import_more_text, kDataLoss, kImport, "text behind the end of a trace was l
 STAT(import_cut_args, kDataLoss, kImport,
      "arguments beyond the importer's limits in number or length were left out");
 STAT(import_unclosed_trace, kDataLoss, kImport,
-     "a file ends before its trace does (its writer was cut off); everything before was read");
+     "a file ends before its trace does (its writer was cut off, or its last event is damaged); "
+     "everything before was read");
 STAT(import_other_events, kInfo, kImport,
      "events of kinds that Kansoku does not read (flows, async, samples) were left out");
 

@@ -83,8 +83,8 @@ bool has_no_events(const DumpEntry& entry) {
 
 /// True if an operation has the number that its coalesced group took when it began.
 bool has_number_of(const DumpEntry& entry, const DumpEntry& group) {
-  return entry.is_p2p ? entry.p2p_seq == group.p2p_seq
-                      : entry.collective_seq == group.collective_seq;
+  return (entry.is_p2p && entry.p2p_seq == group.p2p_seq) ||
+         entry.collective_seq == group.collective_seq;
 }
 
 /// Gives the operations of coalesced groups the state of their groups.
@@ -246,7 +246,8 @@ std::optional<DumpEntry> DumpReader::entry_of(const Value& value, const FlightDu
   if (dump.counts_together) {
     entry.group_name = text(id);
     entry.is_p2p = is_transfer(entry.name);
-    (entry.is_p2p ? entry.p2p_seq : entry.collective_seq) = integer(seq, 0);
+    entry.collective_seq = integer(seq, 0);
+    if (entry.is_p2p) entry.p2p_seq = entry.collective_seq;
   } else {
     const Value* group = member(value, "process_group");
     if (group == nullptr || group->items.size() < 2 || group->kind != Kind::kList)

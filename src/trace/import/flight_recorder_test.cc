@@ -247,6 +247,23 @@ TEST(FlightRecorder, OperationsOfACoalescedGroupHaveItsState) {
   EXPECT_TRUE(dump->entries[0].is_retired);
 }
 
+TEST(FlightRecorder, TransfersOfACoalescedGroupOfVersionOneHaveItsState) {
+  const auto entry = [](const char* name, const char* state) {
+    return dict({{"pg_id", number(0)},
+                 {"seq_id", number(4)},
+                 {"profiling_name", text(name)},
+                 {"state", text(state)},
+                 {"retired", number(std::string_view(state) == "completed" ? 1 : 0)}});
+  };
+  const auto dump = read_members(
+      {{"version", text("1.4")},
+       {"entries", list({entry("nccl:send 0->1", "scheduled"), entry("nccl:recv 0<-1", "scheduled"),
+                         entry("nccl:coalesced", "completed")})}});
+  ASSERT_TRUE(dump.has_value());
+  for (const DumpEntry& one : dump->entries)
+    EXPECT_EQ(one.state, "completed") << one.name;
+}
+
 TEST(FlightRecorder, JsonIsReadAsThePickle) {
   const auto dump = read(
       R"({"version": "2.4", "pg_config": {"0": {"name": "0", "desc": "d\u0065fault_pg", "ranks": "[0, 1]"}},)"

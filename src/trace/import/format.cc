@@ -41,7 +41,7 @@ Format format_of(ByteSpan untrusted) {
        (text[next] == '"' && next + 1 < text.size() && text[next + 1] >= ' '));
   if (text.starts_with('\n') && !(has_bracket && goes_on_as_json)) return Format::kPerfetto;
   if (!has_bracket) return Format::kUnknown;
-  return is_dump(text) ? Format::kFlightRecorder : Format::kJson;
+  return text[bracket] == '{' && is_dump(text) ? Format::kFlightRecorder : Format::kJson;
 }
 
 Result<std::string> inflated(ByteSpan untrusted, std::size_t bytes_max) {

@@ -227,7 +227,7 @@ ProfileJob read_profile_job(const trace::Trace& trace, std::optional<std::int32_
 }
 
 std::vector<std::int32_t> programs_of(const trace::Trace& trace) {
-  std::set<std::int32_t> with_device;
+  std::set<std::int32_t> with_device, with_host;
   std::map<trace::StringId, bool> is_gpu;
   for (std::size_t i = 0; i < trace.slices.size(); ++i) {
     const auto [known, is_new] = is_gpu.try_emplace(trace.slices.category[i]);
@@ -236,12 +236,15 @@ std::vector<std::int32_t> programs_of(const trace::Trace& trace) {
       known->second =
           known->second || (row.is_gpu && row.name == trace.str(trace.slices.category[i]));
     }
-    if (known->second) with_device.insert(trace.tracks[trace.slices.track[i].raw].pid);
+    const std::int32_t pid = trace.tracks[trace.slices.track[i].raw].pid;
+    (known->second ? with_device : with_host).insert(pid);
   }
   std::vector<std::int32_t> out;
   for (const trace::Process& process : trace.processes) {
     const bool is_program = process.rank == trace::kNoRank && trace.str(process.role) != "device";
-    if (is_program && with_device.contains(process.pid)) out.push_back(process.pid);
+    // A device alone is no program: PyTorch's profiler gives it a number of its own.
+    if (is_program && with_device.contains(process.pid) && with_host.contains(process.pid))
+      out.push_back(process.pid);
   }
   std::sort(out.begin(), out.end());
   return out;

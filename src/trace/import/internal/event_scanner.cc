@@ -81,6 +81,27 @@ std::size_t begin_of_event(std::string_view text, std::size_t& from) {
   }
 }
 
+/// The bracket that closes the list of events, known by the members that profilers write behind it;
+/// npos without one.
+std::size_t end_of_list(std::string_view text) {
+  for (const std::string_view key :
+       {"\"traceName\"", "\"displayTimeUnit\"", "\"baseTimeNanoseconds\"", "\"distributedInfo\""}) {
+    const std::size_t at = text.find(key);
+    if (at == std::string_view::npos) continue;
+    std::string_view front = text.substr(0, at);
+    for (const char wanted : {',', ']'}) {
+      const std::size_t last = front.find_last_not_of(" \t\r\n");
+      if (last == std::string_view::npos || front[last] != wanted) {
+        front = {};
+        break;
+      }
+      front = front.substr(0, wanted == ']' ? last + 1 : last);
+    }
+    if (!front.empty()) return front.size() - 1;
+  }
+  return std::string_view::npos;
+}
+
 /// True if a bracket may open here: a value stands behind a colon in an object, at the begin or
 /// behind a comma in a list. Elsewhere one that closes is missing.
 bool EventScanner::may_open() const {
@@ -195,7 +216,15 @@ void EventScanner::begin_seek() {
 
 /// Goes on at the event that begins in value_, if one does.
 void EventScanner::seek() {
+  const std::size_t end = end_of_list(value_);
   const std::size_t at = begin_of_event(value_, sought_);
+  if (end < at && !is_list_) {
+    again_ = value_.substr(end);
+    again_bytes_ += again_.size();
+    offset_ = value_offset_ + end;
+    state_ = State::kElement;  // the bracket that closes it is next
+    return;
+  }
   if (at != std::string_view::npos) {
     again_ = value_.substr(at);
     again_bytes_ += again_.size();
@@ -285,6 +314,7 @@ Result<void> EventScanner::feed(std::string_view piece) {
       const std::string text = std::exchange(again_, {});
       TRY(const std::size_t done, scan(text, 0));
       again_.append(text, done);
+      again_bytes_ += text.size() - done;  // it is copied once more
     }
     if (at == piece.size()) return {};
     TRY(at, scan(piece, at));

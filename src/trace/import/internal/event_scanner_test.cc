@@ -179,6 +179,18 @@ TEST(EventScanner, GoesOnBehindADamagedEvent) {
   }
 }
 
+// A damaged last event does not take the file's header with it.
+TEST(EventScanner, MembersBehindADamagedLastEventAreRead) {
+  const std::string text = R"({"traceEvents":[{"ph":"X","name":"a"},{"ph":"X","name":"b],)"
+                           "\n\"traceName\":\"t\",\"baseTimeNanoseconds\":7}";
+  const Outcome out = scan(text);
+  EXPECT_EQ(out.error, "");
+  EXPECT_EQ(out.bad.size(), 1U);
+  EXPECT_FALSE(out.is_unclosed);
+  EXPECT_THAT(out.seen.back(), HasSubstr("baseTimeNanoseconds=7"));
+  EXPECT_EQ(scan_pieces(text, {1}), out);
+}
+
 TEST(EventScanner, TextBehindTheTraceIsToldAndLeftOut) {
   for (const char* text : {"[1]2", "[]]", "{}{}", "{} []"}) {
     const Outcome out = scan(text);
