@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <exception>
+#include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -153,9 +154,12 @@ int main(int argc, char** argv) {
   try {
     const int status = kansoku::cli::run(argc, argv);
     // An answer that nobody can read is none: a full disk shows at the last write.
-    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
-    kansoku::cli::say(stderr,
-                      "kansoku: write standard output: " + std::generic_category().message(errno));
+    const bool is_flushed = std::fflush(stdout) == 0;
+    const int reason = errno;
+    if (is_flushed && std::ferror(stdout) == 0) return status;
+    kansoku::cli::say(stderr, "kansoku: write standard output: " +
+                                  (is_flushed ? std::string("a part of it was lost")
+                                              : std::generic_category().message(reason)));
     return kansoku::cli::kExitFailed;
   } catch (const std::exception& error) {
     // Standard output may be closed, and so may be standard error.

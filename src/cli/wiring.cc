@@ -132,23 +132,19 @@ std::string prepended(const char* variable, const std::string& folder) {
   return is_set ? folder + ":" + before : folder;
 }
 
-std::vector<std::string> pack_folders() {
+Result<std::vector<capture::Pack>> known_packs() {
+  const auto shipped = data_folder("probes");
   std::vector<std::string> folders;
-  if (auto shipped = data_folder("probes"); shipped) folders.push_back(*shipped);
+  if (shipped) folders.push_back(*shipped);
   folders.emplace_back("/etc/kansoku/probes");
   if (const auto home = sys::path_from_environment("HOME"))
     folders.push_back(*home + "/.config/kansoku/probes");
-  return folders;
-}
-
-Result<std::vector<capture::Pack>> known_packs() {
-  const std::vector<std::string> folders = pack_folders();
   TRY(auto packs, capture::load_packs(folders));
   if (!packs.empty()) return packs;
-  TRY(const std::string shipped, data_folder("probes"));
+  if (!shipped) return shipped.error();
   return Error{
       Code::kNotFound, fmt::format("load probe packs: no pack in {}", fmt::join(folders, ", ")),
-      fmt::format("{} lacks the packs that come with Kansoku: `make install` again", shipped)};
+      fmt::format("{} lacks the packs that come with Kansoku: `make install` again", *shipped)};
 }
 
 void say(std::FILE* to, const std::string& line) {

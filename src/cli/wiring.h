@@ -41,9 +41,8 @@ inline constexpr const char* kNvtxVariable = "NVTX_INJECTION64_PATH";
 /// Value of a search path of the environment with `folder` before all others.
 [[nodiscard]] std::string prepended(const char* variable, const std::string& folder);
 
-/// Folders of probe packs: the shipped ones, then /etc/kansoku/probes and ~/.config/kansoku/probes.
-[[nodiscard]] std::vector<std::string> pack_folders();
-/// The packs in them; kNotFound names the folders if there is none.
+/// The probe packs: the shipped ones, then those of /etc/kansoku/probes and
+/// ~/.config/kansoku/probes. kNotFound names the folders if there is none.
 [[nodiscard]] Result<std::vector<capture::Pack>> known_packs();
 
 /// Writes a line and flushes it. That it cannot be written (a closed pipe, a full disk) is nobody's

@@ -40,7 +40,7 @@ Interval95 median_interval(const std::vector<double>& values) {
     }
     medians.push_back(stats::median(drawn));
   }
-  return {stats::quantile(medians, 0.025), stats::quantile(medians, 0.975)};
+  return {stats::quantile(medians, stats::kTail), stats::quantile(medians, 1 - stats::kTail)};
 }
 
 /// Mean milliseconds a step over the ranks.

@@ -17,7 +17,6 @@ namespace {
 
 /// Processes beyond the jobs that a trace may have are left where the first job is.
 constexpr std::size_t kJobsWithProcessesMax = 128;
-constexpr std::size_t kDeviceNotesMax = 64;
 
 Finding finding_from(const DeviceFinding& found, const Diagnosis& job) {
   Finding out;
@@ -34,7 +33,7 @@ Finding finding_from(const DeviceFinding& found, const Diagnosis& job) {
 }
 
 std::string seen_on_host(const Finding& host, const Diagnosis& job) {
-  const bool has_steps = job.steps.count > 0 && host.kind != "hang" && host.kind != "stopped";
+  const bool has_steps = job.steps.count > 0 && !host.is_standstill();
   const std::string where =
       host.function.empty() ? std::string() : fmt::format(words::kInCall, host.function);
   return fmt::format(words::kSeenOnHost, host.kind,
@@ -138,7 +137,7 @@ void add_device_findings(const trace::Trace& trace, const DeviceJudgement& judge
   }
   for (const auto& [pid, text] : judged.notes) {
     const auto job = job_with(jobs, {pid});
-    if (job != jobs.end() && job->notes.size() < kDeviceNotesMax) job->notes.push_back(text);
+    if (job != jobs.end()) job->notes.push_back(text);
   }
   if (left_out > 0) jobs.front().notes.push_back(fmt::format(words::kDevicesLeftOut, left_out));
   for (Diagnosis& job : jobs) {

@@ -257,16 +257,13 @@ class WhatIf {
   double transfer_ms_{0}, mean_work_ms_{0};
 };
 
-/// Lower end of an interval that holds 95 % of the resamples.
-constexpr double kIntervalLow = 0.025;
-
 /// How much longer steps take than if nobody were slower.
 struct SlowDown {
   double original_ms{0}, ideal_ms{0};  // mean step
   std::vector<double> drawn;           // ratio() over resamples
   [[nodiscard]] double ratio() const { return original_ms / ideal_ms; }
   /// Lower end of the interval of ratio().
-  [[nodiscard]] double low() const { return stats::quantile(drawn, kIntervalLow); }
+  [[nodiscard]] double low() const { return stats::quantile(drawn, stats::kTail); }
 };
 std::optional<SlowDown> slow_down_of(const WhatIf& what_if, const Options& options) {
   const std::vector<double> originals = what_if.originals_ms();
@@ -453,10 +450,10 @@ std::optional<Finding> find_moving_imbalance(const Context& context, const Optio
     varies = over_resamples(losses.size(), options, [&](std::span<const stats::Block> steps) {
       return optimizer.times(steps);
     });
-    if (stats::quantile(varies, 1 - kIntervalLow) >= 1) {
+    if (stats::quantile(varies, 1 - stats::kTail) >= 1) {
       notes.push_back(fmt::format(words::kOptimizerVaries, finding.cost_ms_per_step,
-                                  stats::quantile(varies, kIntervalLow),
-                                  stats::quantile(varies, 1 - kIntervalLow)));
+                                  stats::quantile(varies, stats::kTail),
+                                  stats::quantile(varies, 1 - stats::kTail)));
       return std::nullopt;
     }
   }

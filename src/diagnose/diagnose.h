@@ -71,6 +71,8 @@ struct Finding {
                         // stuck_input deadlock; else empty
   std::vector<std::string> evidence;
 
+  /// True if the job makes no more steps: the cost is the time since then, 0 if no file tells it.
+  [[nodiscard]] bool is_standstill() const { return kind == "hang" || kind == "stopped"; }
   /// Told by a device's work: a sum, so an observation.
   [[nodiscard]] bool is_of_device() const { return !detail.empty(); }
 };

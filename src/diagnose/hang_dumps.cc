@@ -81,8 +81,9 @@ class DumpAnalysis {
  private:
   struct Rank {
     const FlightDump* dump{nullptr};
-    std::map<std::string, Progress> progress;  // by group name
-    std::vector<const DumpEntry*> pending;     // by time of creation
+    std::map<std::string, Progress> progress;    // by group name
+    std::map<std::string, std::int64_t> oldest;  // collective that the ring holds, likewise
+    std::vector<const DumpEntry*> pending;       // by time of creation
     Wait wait;
   };
 
@@ -100,7 +101,7 @@ class DumpAnalysis {
   void add_board(const std::set<std::int32_t>& culprits, Diagnosis& out) const;
   void add_waiters(const std::vector<std::int32_t>& ranks, Finding& finding) const;
   void locate(std::int32_t rank, Finding& finding) const;
-  [[nodiscard]] std::optional<double> waiting_ms() const;
+  [[nodiscard]] double waiting_ms() const;
   [[nodiscard]] std::size_t reaching_count(const std::set<std::int32_t>& culprits) const;
   [[nodiscard]] std::size_t waiting_count() const;
   [[nodiscard]] bool all_have_arrived() const;
@@ -171,6 +172,7 @@ void DumpAnalysis::name_groups() {
     }
     for (const DumpEntry& entry : dump.entries) {
       if (is_pending(entry)) rank.pending.push_back(&entry);
+      if (!entry.is_p2p) rank.oldest.try_emplace(entry.group_name, entry.collective_seq);
       auto& progress = rank.progress[entry.group_name];
       if (!entry.is_p2p) progress.enqueued = std::max(progress.enqueued, entry.collective_seq);
       if (!entry.is_p2p && !is_pending(entry))
@@ -228,32 +230,17 @@ void DumpAnalysis::find_wait(std::int32_t number, Rank& rank) {
 }
 
 /// The call as peers must make it: name, types, and sizes where these must be equal. A coalesced
-/// group is its operations, one behind the other; "" if the ring has lost them.
+/// group is its operations, one behind the other; "" where the dump holds its own entry alone.
 std::string form_of(const std::vector<const DumpEntry*>& entries) {
   std::string form;
   for (const DumpEntry* entry : entries) {
-    if (entry->name.ends_with(":coalesced")) continue;
+    if (entry->is_of_coalesced()) continue;
     if (form.size() > kFormBytesMax) break;
     form += fmt::format("{}{} {}", form.empty() ? "" : ", ", entry->name, entry->input_dtypes);
     if (needs_equal_sizes(entry->name))
       form += fmt::format(" {} -> {}", entry->input_sizes, entry->output_sizes);
   }
   return form;
-}
-
-/// True if the ring may have lost an operation of the same coalesced group: this one is the oldest
-/// that it holds of the process group.
-bool may_lack_more(const FlightDump& dump, const DumpEntry& entry) {
-  const auto is_of_group = [&](const DumpEntry& other) {
-    return other.group_name == entry.group_name;
-  };
-  const auto oldest = std::find_if(dump.entries.begin(), dump.entries.end(), is_of_group);
-  const bool is_coalesced =
-      std::any_of(dump.entries.begin(), dump.entries.end(), [&](const DumpEntry& other) {
-        return is_of_group(other) && other.collective_seq == entry.collective_seq &&
-               other.name.ends_with(":coalesced");
-      });
-  return is_coalesced && entry.collective_seq > 1 && oldest->collective_seq == entry.collective_seq;
 }
 
 /// The same operation of a group, but not the same call, or unequal sizes where they must be equal.
@@ -263,8 +250,7 @@ void DumpAnalysis::find_mismatches(Diagnosis& out) const {
       operations;
   for (const auto& [number, rank] : ranks_) {
     for (const DumpEntry* entry : rank.pending) {
-      if (!entry->is_p2p && !not_aligned_.contains(entry->group_name) &&
-          !may_lack_more(*rank.dump, *entry))
+      if (!entry->is_p2p && !not_aligned_.contains(entry->group_name))
         operations[{entry->group_name, entry->collective_seq}][number].push_back(entry);
     }
   }
@@ -272,6 +258,12 @@ void DumpAnalysis::find_mismatches(Diagnosis& out) const {
     const DumpEntry& first = *calls.begin()->second.front();
     std::map<std::string, std::vector<std::int32_t>> forms;
     for (const auto& [number, entries] : calls) {
+      // A ring whose oldest operation is of this coalesced group may have lost others of it.
+      const bool is_coalesced =
+          std::any_of(entries.begin(), entries.end(),
+                      [](const DumpEntry* entry) { return entry->is_of_coalesced(); });
+      if (is_coalesced && key.second > 1 && ranks_.at(number).oldest.at(key.first) == key.second)
+        continue;
       if (const std::string form = form_of(entries); !form.empty()) forms[form].push_back(number);
     }
     if (forms.size() < 2) continue;
@@ -300,8 +292,8 @@ void DumpAnalysis::find_mismatches(Diagnosis& out) const {
 }
 
 /// How long the job stood still at least: from the first pending operation to the first deadline,
-/// which is when the dumps were written. Nothing if they say no deadline.
-std::optional<double> DumpAnalysis::waiting_ms() const {
+/// which is when the dumps were written. 0 if they say no deadline.
+double DumpAnalysis::waiting_ms() const {
   std::int64_t first_ns = 0;
   std::int64_t deadline_ns = 0;
   for (const auto& [number, rank] : ranks_) {
@@ -315,7 +307,6 @@ std::optional<double> DumpAnalysis::waiting_ms() const {
       if (deadline_ns == 0 || ends_ns < deadline_ns) deadline_ns = ends_ns;
     }
   }
-  if (deadline_ns == 0) return std::nullopt;
   return static_cast<double>(deadline_ns - first_ns) / kNsPerMs;
 }
 
@@ -527,7 +518,7 @@ Result<Diagnosis> DumpAnalysis::run() {
   const std::size_t waiting = waiting_count();
   add_board(culprits, out);
   for (Finding& finding : out.findings) {
-    finding.cost_ms_per_step = waiting_ms().value_or(0);
+    finding.cost_ms_per_step = waiting_ms();
     finding.share = 1;
     finding.basis = Basis::kObservation;
     if (waiting > 0)

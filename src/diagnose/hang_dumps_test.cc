@@ -201,21 +201,24 @@ TEST(HangDumps, DifferentOperationsAreAMismatch) {
 }
 
 // Every rank sends another share to every other one.
-// A coalesced group: its operations and an entry of its own under one number.
+/// A rank of three that waits in a coalesced group: its operations, and an entry of its own under
+/// one number.
+FlightDump in_coalesced_group(std::int32_t rank, const std::vector<Group>& groups) {
+  return Dump(rank, groups)
+      .status("0", 5, 4)
+      .pending("0", 5, "nccl:_all_gather_base")
+      .pending("0", 5, "nccl:_all_gather_base", "[[8]]")
+      .pending("0", 5, "nccl:coalesced", "[]");
+}
+
 TEST(HangDumps, OperationsOfOneCoalescedGroupAreNoMismatch) {
   const std::vector<Group> groups{{"0", {0, 1, 2}}};
-  const auto waiting = [&](std::int32_t rank) {
-    return Dump(rank, groups)
-        .status("0", 5, 4)
-        .pending("0", 5, "nccl:_all_gather_base")
-        .pending("0", 5, "nccl:_all_gather_base", "[[8]]")
-        .pending("0", 5, "nccl:coalesced", "[]");
-  };
+  const auto waiting = [&](std::int32_t rank) { return in_coalesced_group(rank, groups); };
   const Diagnosis d = run_dumps({waiting(0), waiting(1), Dump(2, groups).status("0", 4, 4)});
   ASSERT_EQ(d.findings.size(), 1U);
   EXPECT_EQ(d.findings[0].verdict, "missing_rank");
   EXPECT_THAT(d.findings[0].ranks, ElementsAre(2));
-  // A ring that has lost the operations, but not the group's entry, says nothing of them.
+  // A dump with the group's entry alone says nothing of the operations.
   const Diagnosis lost = run_dumps(
       {waiting(0), Dump(1, groups).status("0", 5, 4).pending("0", 5, "nccl:coalesced", "[]"),
        Dump(2, groups).status("0", 4, 4)});
@@ -245,14 +248,7 @@ TEST(HangDumps, ARankWithADamagedEntryIsNotBehind) {
 // The ring drops the oldest first: the rest of a group is no other call.
 TEST(HangDumps, ARingThatLostAPartOfACoalescedGroupMakesNoMismatch) {
   const std::vector<Group> groups{{"0", {0, 1, 2}}};
-  const auto whole = [&](std::int32_t rank) {
-    return Dump(rank, groups)
-        .status("0", 4, 4)
-        .pending("0", 5, "nccl:_all_gather_base")
-        .pending("0", 5, "nccl:_all_gather_base", "[[8]]")
-        .pending("0", 5, "nccl:coalesced", "[]");
-  };
-  const Diagnosis d = run_dumps({whole(0),
+  const Diagnosis d = run_dumps({in_coalesced_group(0, groups),
                                  Dump(1, groups)
                                      .pending("0", 5, "nccl:_all_gather_base", "[[8]]")
                                      .pending("0", 5, "nccl:coalesced", "[]"),

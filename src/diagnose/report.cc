@@ -45,9 +45,9 @@ Json steps_json(const Diagnosis& diagnosis) {
 /// The milliseconds of a finding; nothing for a part of the time where no step is known, or if the
 /// files do not say since when a job stands still.
 std::optional<double> known_cost(const Finding& finding, const Diagnosis& diagnosis) {
-  const bool is_stuck = finding.kind == "hang" || finding.kind == "stopped";
-  const bool is_known = is_stuck ? finding.cost_ms_per_step > 0
-                                 : diagnosis.steps.count > 0 || diagnosis.has_windows();
+  const bool is_known = finding.is_standstill()
+                            ? finding.cost_ms_per_step > 0
+                            : diagnosis.steps.count > 0 || diagnosis.has_windows();
   return is_known ? std::optional(finding.cost_ms_per_step) : std::nullopt;
 }
 
@@ -143,7 +143,6 @@ bool names_all_ranks(const Finding& finding, const Diagnosis& diagnosis) {
 
 std::string finding_text(const Finding& finding, const Diagnosis& diagnosis,
                          std::string_view folder) {
-  const bool is_stuck = finding.kind == "hang" || finding.kind == "stopped";
   const std::string who = finding.kind == "moving_imbalance" ? words::kNoSingleRank
                           : diagnosis.is_single              ? words::kTheProcess
                           : finding.ranks.empty() || names_all_ranks(finding, diagnosis)
@@ -154,7 +153,7 @@ std::string finding_text(const Finding& finding, const Diagnosis& diagnosis,
                                 : fmt::format(words::kConfidence, finding.confidence);
   std::string text;
   const auto cost_ms = known_cost(finding, diagnosis);
-  if (is_stuck) {
+  if (finding.is_standstill()) {
     const std::string what = finding.verdict.empty() ? "" : " (" + finding.verdict + ")";
     text = cost_ms
                ? fmt::format(words::kStandsStill, who, finding.kind, what, *cost_ms / 1000, basis)
@@ -167,7 +166,7 @@ std::string finding_text(const Finding& finding, const Diagnosis& diagnosis,
     text = fmt::format(words::kCostPerStep, who, finding.kind, finding.cost_ms_per_step,
                        finding.share * 100, basis);
   }
-  if (!finding.function.empty() || !finding.phase.empty() || is_stuck)
+  if (!finding.function.empty() || !finding.phase.empty() || finding.is_standstill())
     text += fmt::format(words::kInFunction, shown_place(finding, folder));
   if (finding.explained) text += fmt::format(words::kExplains, *finding.explained * 100);
   for (const std::string& line : finding.evidence)

@@ -149,6 +149,7 @@ std::string headline(const Json& finding, const Json& diagnosis) {
     const bool is_one = is_single || finding.at("ranks").size() == 1;
     return capitalised(who) + (is_one ? " waits" : " wait") + " for a processor, " + lost;
   }
+  if (is_of_time(finding, diagnosis)) return capitalised(who) + " is slower, by " + lost + in;
   return capitalised(who) + " slows every step by " + cost + in;
 }
 

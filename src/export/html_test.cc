@@ -66,6 +66,18 @@ TEST(HtmlReport, AnObservationHasNoConfidence) {
   }
 }
 
+// Null: no step is known, or no file tells since when a job stands still.
+TEST(HtmlReport, ACostThatIsNotKnownIsNoZero) {
+  Json of = finding("work");
+  of.set("cost_ms_per_step", Json());
+  const std::string slower = report(diagnosis(Json::array().push(of)));
+  EXPECT_THAT(slower, HasSubstr("<h1>Rank 2 is slower, by 44 % of the time: work"));
+  EXPECT_THAT(slower, Not(HasSubstr("cost of every step")));
+  of.set("kind", "hang");
+  EXPECT_THAT(report(diagnosis(Json::array().push(of))),
+              HasSubstr("<div><b>unknown</b><span>standing still since</span></div>"));
+}
+
 TEST(HtmlReport, SaysOfEachKindWhatItIs) {
   const auto title = [](const char* kind, bool is_single = false) {
     Json of = finding("work");

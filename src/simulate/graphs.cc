@@ -74,9 +74,9 @@ Result<std::optional<double>> overhead_per_task_s(const Workload& workload, std:
                                                   int cores) {
   constexpr double kNear = 1e-6;  // of the makespan
   constexpr int kStepsMax = 60;
-  const double wanted_s = workload.graphs.at(graph).makespan_s;
-  if (!(wanted_s >= 0)) return std::optional<double>();
   TRY(double low_makespan_s, graph_makespan_s(workload, graph, cores, 0));
+  const double wanted_s = workload.graphs[graph].makespan_s;
+  if (!(wanted_s >= 0)) return std::optional<double>();
   if (low_makespan_s > wanted_s * (1 + kNear)) return std::optional<double>();
   if (low_makespan_s >= wanted_s * (1 - kNear)) return std::optional<double>(0);
   // At least one task is on the way, so that as much overhead is too much.

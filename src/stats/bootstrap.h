@@ -16,6 +16,9 @@ struct Block {
   std::size_t count{0};
 };
 
+/// Part of the resamples on each side of an interval that holds 95 % of them.
+inline constexpr double kTail = 0.025;
+
 /// Block length ceil(n^(1/3)), at least 1: the rate that keeps short-range dependence between
 /// neighbours. Source: rate from Hall, Horowitz and Jing 1995 (recalled: unverified); the factor 1
 /// is ours.

@@ -33,6 +33,8 @@ Result<void> read_side(const std::vector<std::string>& paths, std::vector<Source
     if (source.kind == Sources::Kind::kDumps)
       return Error{Code::kUnsupported, fmt::format("{}: a Flight Recorder dump has no steps", path),
                    "give recordings or traces of profilers"};
+    for (const std::string& note : source.notes)
+      fmt::print(stderr, "kansoku: {}: {}\n", path, note);
     sources.push_back(std::move(source));
   }
   return {};

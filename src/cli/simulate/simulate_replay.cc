@@ -152,9 +152,8 @@ Result<int> replay_graphs(const ReplayOptions& options, const std::vector<sim::W
     if (workload.graphs.empty())
       return Error{Code::kUnsupported, workload.source + ": no task graphs",
                    "only task graphs can be replayed from several files"};
-    for (std::size_t i = 0; i < workload.graphs.size(); ++i) {
+    for (std::size_t i = 0; i < workload.graphs.size(); ++i)
       graphs.push_back({&workload, i});
-    }
   }
   if (graphs.size() <= kLearningGraphsMax) {
     for (OneGraph& one : graphs) {

@@ -287,6 +287,15 @@ Json work_losses_json(const std::vector<trace::Loss>& losses) {
   return out;
 }
 
+Json notes_json(const WorkReport& report) {
+  Json out = Json::array();
+  for (const DeviceNote& note : report.device_notes)
+    out.push(note.text);
+  for (const std::string& note : report.notes)
+    out.push(note);
+  return out;
+}
+
 }  // namespace
 
 Json to_json(const WorkReport& report, std::size_t rows_max) {
@@ -320,7 +329,7 @@ Json to_json(const WorkReport& report, std::size_t rows_max) {
                                               .set("count", report.module_load_count)
                                               .set("ms", rounded_json(report.module_load_ms))
                                         : Json())
-      .set("notes", Json::array_of(report.notes))
+      .set("notes", notes_json(report))
       .set("losses", work_losses_json(report.losses));
 }
 

@@ -226,6 +226,8 @@ void ReportText::unknown() {
     line("{}: {}: {}", state.is == FigureState::Is::kPartly ? "partly known" : "unknown",
          state.name, state.why);
   }
+  for (const DeviceNote& note : report_.device_notes)
+    line("note: {}", printable(note.text));
   for (const std::string& note : report_.notes)
     line("note: {}", printable(note));
   for (const trace::Loss& loss : report_.losses) {

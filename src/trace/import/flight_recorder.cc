@@ -70,11 +70,6 @@ bool is_transfer(std::string_view name) {
          name.find(":recv") != std::string_view::npos;
 }
 
-/// The entry of a coalesced group, which stands behind those of its operations.
-bool is_group_entry(const DumpEntry& entry) {
-  return entry.name.ends_with(":coalesced");
-}
-
 /// An operation recorded without events, as inside of a coalesced group.
 bool has_no_events(const DumpEntry& entry) {
   return entry.state == "scheduled" && !entry.is_retired && entry.started_ns == 0 &&
@@ -93,7 +88,7 @@ void settle_coalesced(std::vector<DumpEntry>& entries) {
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const DumpEntry& entry = entries[i];
     auto& members = open[entry.local_id];
-    if (!is_group_entry(entry)) {
+    if (!entry.is_of_coalesced()) {
       if (!members.empty() &&
           (!has_no_events(entry) || !has_number_of(entry, entries[members.back()])))
         members.clear();
@@ -302,7 +297,7 @@ Result<void> DumpReader::read_version(const Value& version, FlightDump& out) {
   if (out.counts_together || major == "2") return {};
   return Error{Code::kUnsupported,
                fmt::format("read flight recorder dump: version \"{}\" is not known", out.version),
-               "versions 1 and 2 are, of PyTorch 2.2 to 2.9"};
+               "versions 1 and 2 are"};
 }
 
 Result<void> DumpReader::read(FlightDump& out) {

@@ -41,6 +41,8 @@ struct DumpEntry {
   std::int64_t timeout_ms{0};
   std::string input_sizes, input_dtypes, output_sizes, output_dtypes;  // "[[2048, 5120]]"
   std::vector<DumpFrame> frames;                                       // innermost first
+  /// The entry of a coalesced group as a whole, behind those of its operations.
+  [[nodiscard]] bool is_of_coalesced() const { return name.ends_with(":coalesced"); }
 };
 
 /// Dump that one rank wrote when its job hung.
@@ -68,8 +70,8 @@ struct FlightLimits {
 /// "nccl_trace_rank_3"). An operation inside of a coalesced group has no events of its own and is
 /// "scheduled" for ever: it gets the state of the group's own entry, which follows. kCorrupt names
 /// the offset or the member, kLimit the limit, kUnsupported a pickle that is more than data or a
-/// version that is not known. Deterministic; any thread. Source: the format as PyTorch 2.3
-/// (version 1.4) to 2.9 (2.10) write it.
+/// version that is not known. Deterministic; any thread. Source: the format as
+/// PyTorch writes versions 1.4, 2.2 and 2.9.
 [[nodiscard]] Result<FlightDump> read_flight_recorder(ByteSpan untrusted,
                                                       std::string_view file_name,
                                                       const FlightLimits& limits);

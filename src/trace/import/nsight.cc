@@ -40,45 +40,22 @@ struct Column {
 enum DeviceColumn : int { kStart, kEnd, kDevice, kStream, kCorrelation, kGlobalPid, kOwn };
 enum HostColumn : int { kGlobalTid = 2, kNameId, kHostCorrelation };
 
-constexpr std::array kKernelColumns{Column{"start", Need::kYes},
-                                    Column{"end", Need::kYes},
-                                    Column{"deviceId", Need::kYes},
-                                    Column{"streamId", Need::kYes},
-                                    Column{"correlationId"},
-                                    Column{"globalPid"},
-                                    Column{"demangledName", Need::kOneOf},
-                                    Column{"shortName", Need::kOneOf},
-                                    Column{"gridX"},
-                                    Column{"gridY"},
-                                    Column{"gridZ"},
-                                    Column{"blockX"},
-                                    Column{"blockY"},
-                                    Column{"blockZ"}};
-constexpr std::array kCopyColumns{Column{"start", Need::kYes},
-                                  Column{"end", Need::kYes},
-                                  Column{"deviceId", Need::kYes},
-                                  Column{"streamId", Need::kYes},
-                                  Column{"correlationId"},
-                                  Column{"globalPid"},
-                                  Column{"copyKind"},
-                                  Column{"bytes"}};
-constexpr std::array kSetColumns{Column{"start", Need::kYes},
-                                 Column{"end", Need::kYes},
-                                 Column{"deviceId", Need::kYes},
-                                 Column{"streamId", Need::kYes},
-                                 Column{"correlationId"},
-                                 Column{"globalPid"},
-                                 Column{"bytes"}};
-constexpr std::array kSyncColumns{Column{"start", Need::kYes},
-                                  Column{"end", Need::kYes},
-                                  Column{"deviceId", Need::kYes},
-                                  Column{"streamId", Need::kYes},
-                                  Column{"correlationId"},
-                                  Column{"globalPid"},
-                                  Column{"syncType"}};
-constexpr std::array kGraphColumns{Column{"start", Need::kYes},    Column{"end", Need::kYes},
+/// The columns of every table of operations on streams, then a table's own.
+template <std::size_t N>
+constexpr std::array<Column, kOwn + N> on_stream(const std::array<Column, N>& own) {
+  std::array<Column, kOwn + N> out{Column{"start", Need::kYes},    Column{"end", Need::kYes},
                                    Column{"deviceId", Need::kYes}, Column{"streamId", Need::kYes},
                                    Column{"correlationId"},        Column{"globalPid"}};
+  std::copy(own.begin(), own.end(), out.begin() + kOwn);
+  return out;
+}
+constexpr auto kKernelColumns = on_stream(std::array{
+    Column{"demangledName", Need::kOneOf}, Column{"shortName", Need::kOneOf}, Column{"gridX"},
+    Column{"gridY"}, Column{"gridZ"}, Column{"blockX"}, Column{"blockY"}, Column{"blockZ"}});
+constexpr auto kCopyColumns = on_stream(std::array{Column{"copyKind"}, Column{"bytes"}});
+constexpr auto kSetColumns = on_stream(std::array{Column{"bytes"}});
+constexpr auto kSyncColumns = on_stream(std::array{Column{"syncType"}});
+constexpr auto kGraphColumns = on_stream(std::array<Column, 0>{});
 constexpr std::array kApiColumns{Column{"start", Need::kYes}, Column{"end", Need::kYes},
                                  Column{"globalTid", Need::kYes}, Column{"nameId", Need::kYes},
                                  Column{"correlationId"}};
@@ -174,7 +151,8 @@ class NsightImporter {
   std::uint32_t add_process(std::int32_t pid, StringId name, StringId role);
   TrackId add_thread(std::uint32_t process, std::int64_t tid, StringId name);
   std::uint32_t host_process(std::int64_t pid);
-  TrackId stream_track(std::optional<std::int64_t> pid, std::int64_t device, std::int64_t stream);
+  TrackId stream_track(std::optional<std::int64_t> global_pid, std::int64_t device,
+                       std::int64_t stream);
   TrackId host_track(std::int64_t global_tid);
   void widen(std::int64_t begin_ns, std::int64_t end_ns);
   void count(const StatDef& stat, std::uint64_t more = 1);
@@ -575,7 +553,7 @@ TrackId NsightImporter::stream_track(std::optional<std::int64_t> global_pid, std
   const auto [known, is_new] = streams_.try_emplace({pid, device, stream}, kNoTrack);
   if (!is_new) return known->second;
   if (pid > 0) {
-    known->second = add_thread(host_process(pid), kFreeTid + stream,
+    known->second = add_thread(host_process(pid), kFreeTid,
                                intern(fmt::format("GPU {} stream {}", device, stream)));
     return known->second;
   }

@@ -39,6 +39,11 @@ constexpr std::array<CategoryRow, 12> kProfileCategories{{
     {"python_function", Activity::kPython, false},
 }};
 
+bool is_of_device(std::string_view category) {
+  return std::any_of(kProfileCategories.begin(), kProfileCategories.end(),
+                     [&](const CategoryRow& row) { return row.is_gpu && row.name == category; });
+}
+
 bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
@@ -115,8 +120,7 @@ const Reader::NameInfo& Reader::info_of(trace::StringId category, trace::StringI
   } else if (const auto activity = activity_of(trace_.str(category), text)) {
     info.role = Role::kExecution;
     info.activity = *activity;
-    for (const CategoryRow& row : kProfileCategories)
-      info.is_gpu = info.is_gpu || (row.is_gpu && row.name == trace_.str(category));
+    info.is_gpu = is_of_device(trace_.str(category));
     info.function = function_of(std::string(text));
     if (*activity == Activity::kCollective)
       info.collective = function_of(collective_name(text)) + 1;
@@ -231,11 +235,7 @@ std::vector<std::int32_t> programs_of(const trace::Trace& trace) {
   std::map<trace::StringId, bool> is_gpu;
   for (std::size_t i = 0; i < trace.slices.size(); ++i) {
     const auto [known, is_new] = is_gpu.try_emplace(trace.slices.category[i]);
-    for (const CategoryRow& row : kProfileCategories) {
-      if (!is_new) break;
-      known->second =
-          known->second || (row.is_gpu && row.name == trace.str(trace.slices.category[i]));
-    }
+    if (is_new) known->second = is_of_device(trace.str(trace.slices.category[i]));
     const std::int32_t pid = trace.tracks[trace.slices.track[i].raw].pid;
     (known->second ? with_device : with_host).insert(pid);
   }

@@ -194,9 +194,8 @@ void add_bound(const DeviceFigures& device, double judged_us, Grouped& out) {
 }
 
 void add_note(const DeviceFigures& device, std::string text, WorkReport& report) {
-  if (report.device_notes.size() >= kDeviceNotesMax) return;
-  report.notes.push_back(text);
-  report.device_notes.push_back({device.pid, std::move(text)});
+  if (report.device_notes.size() < kDeviceNotesMax)
+    report.device_notes.push_back({device.pid, std::move(text)});
 }
 
 /// Idle time that is no pattern, if it is much: the start of a program, a checkpoint.
