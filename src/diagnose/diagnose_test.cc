@@ -337,7 +337,7 @@ TEST(Diagnose, MoreWorkIsToldFromASlowProcessor) {
   ASSERT_EQ(more.findings.size(), 1U) << verdict_text(more);
   EXPECT_EQ(more.findings[0].kind, "uneven_work");
   EXPECT_EQ(more.findings[0].function, "ToyDataset.__getitem__");
-  EXPECT_THAT(more.findings[0].evidence, Contains(HasSubstr("this rank gets more work")));
+  EXPECT_THAT(more.findings[0].evidence, Contains(HasSubstr("as with larger batches")));
   job.faults.push_back({Fault::Kind::kOptimizerBusy, 2, 4});
   const Diagnosis slower = run_job(job);
   ASSERT_EQ(slower.findings.size(), 1U) << verdict_text(slower);

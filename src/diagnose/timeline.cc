@@ -60,7 +60,7 @@ Finding stage_finding(const WhatIf& what_if, const PipelineOps& ops, const Suspe
   for (const PipelineWorker& worker : ops.workers) {
     if (std::to_string(worker.stage) == worst.name) finding.ranks.push_back(worker.rank);
   }
-  finding.evidence.push_back(fmt::format(words::kStageHasMoreWork, worst.name, worst.slowdown));
+  finding.evidence.push_back(fmt::format(words::kStageTakesLonger, worst.name, worst.slowdown));
   finding.evidence.push_back(words::kAdviceStages);
   return finding;
 }

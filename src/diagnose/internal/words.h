@@ -79,8 +79,8 @@ inline constexpr char kIntermittent[] =
     "than {}, {:.1f} times the median step";
 inline constexpr char kAboutEvery[] = "about every ";
 inline constexpr char kMoreWork[] =
-    "forward takes {:.2f} times as long as {}, backward {:.2f}{}: this rank gets more work, such "
-    "as larger batches or longer sequences";
+    "forward takes {:.2f} times as long as {}, backward {:.2f}{}, as with larger batches or longer "
+    "sequences";
 inline constexpr char kMoreWorkOptimizer[] = ", the optimizer {:.2f}";
 inline constexpr char kDataComeFrom[] = "its data come from {}";
 inline constexpr char kDataSourceUnknown[] = "no sample of input shows the source of its data";
@@ -236,8 +236,10 @@ inline constexpr char kComparedByTime[] =
 inline constexpr char kThreadsHave[] = "its threads have {}{}";
 inline constexpr char kTimesTheWork[] = ": {:.1f} times the work";
 inline constexpr char kTimeNotBlamed[] =
-    "no steps, so Kansoku compared the processor time of ranks: rank {} has {}; it may have "
-    "other duties and is no culprit";
+    "no steps, so Kansoku compared the processor time of ranks: rank {} has {}; it {} other duties "
+    "and is no culprit";
+inline constexpr char kMayHave[] = "may have";
+inline constexpr char kRunsAnotherCommand[] = "runs another command than its peers, so it has";
 inline constexpr char kTimeAlike[] =
     "no steps, so Kansoku compared the processor time of ranks: they have processors for {} of "
     "the time and sleep for {}; no rank stands out";
@@ -357,8 +359,9 @@ inline constexpr char kMeanAndIdealStep[] =
     "mean step {:.3f} s, {:.3f} s if every operation took the mean of its kind";
 inline constexpr char kFixedStep[] =
     "{:.3f} s if {} were like the others: explains {:.0f} % of the difference";
-inline constexpr char kStageHasMoreWork[] =
-    "stage {} alone makes the step {:.3f} times as long: it has more work than the others";
+inline constexpr char kStageTakesLonger[] =
+    "stage {} alone makes the step {:.3f} times as long: its operations take longer than those of "
+    "the others";
 inline constexpr char kAdviceStages[] =
     "next: move layers from this stage to others, or count the loss layer as part of it when "
     "splitting";

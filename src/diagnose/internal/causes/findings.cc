@@ -230,7 +230,7 @@ void add_rhythm(const Context& context, const SlowRank& suspect, Finding& findin
       *std::max_element(gaps.begin(), gaps.end()) == *std::min_element(gaps.begin(), gaps.end());
   finding.evidence.push_back(fmt::format(words::kIntermittent, count, suspect.hot_steps.size(),
                                          is_regular ? "every " : words::kAboutEvery,
-                                         stats::median(gaps), suspect.hot_excess_ms, context.others,
+                                         stats::mean(gaps), suspect.hot_excess_ms, context.others,
                                          1 + suspect.hot_excess_ms / context.median_step_ms));
 }
 
