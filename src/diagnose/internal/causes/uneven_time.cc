@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <string>
+#include <string_view>
 
 #include "common/time.h"
 #include "diagnose/internal/causes/findings.h"
@@ -114,6 +116,32 @@ Finding describe_uneven_time(const Context& context, const stats::Outlier& outli
   return finding;
 }
 
+/// The command of a rank's process without its digits, which may tell the rank; empty: unknown.
+std::string command_without_digits(const trace::Trace& trace, std::int32_t pid) {
+  for (const trace::Process& process : trace.processes) {
+    if (process.pid != pid) continue;
+    std::string command(trace.str(process.cmdline));
+    std::erase_if(command, [](char c) { return c >= '0' && c <= '9'; });
+    return command;
+  }
+  return {};
+}
+
+/// Ranks whose command differs from the one that all others have.
+std::vector<bool> with_another_command(const Context& context) {
+  std::vector<std::string> commands;
+  for (const RankData& rank : context.job.ranks)
+    commands.push_back(command_without_digits(context.trace, rank.pid));
+  std::map<std::string_view, std::size_t> counts;
+  for (const std::string& command : commands)
+    ++counts[command];
+  std::vector<bool> out;
+  for (const std::string& command : commands)
+    out.push_back(!command.empty() && counts[command] == 1 && counts.size() == 2 &&
+                  commands.size() > 2);
+  return out;
+}
+
 }  // namespace
 
 StepTable time_windows(const trace::Trace& trace, const JobData& job) {
@@ -150,10 +178,12 @@ std::vector<Finding> find_uneven_time(const Context& context, const Options& opt
   test.least = kUnevenTimeShareMin * context.mean_step_ms;
   std::vector<Finding> findings;
   std::size_t note_count = 0;
+  const std::vector<bool> is_another = with_another_command(context);
   const auto note = [&](std::size_t r) {
     ++note_count;
     notes.push_back(fmt::format(words::kTimeNotBlamed, context.job.ranks[r].rank,
-                                comparison(context, busy, asleep, r)));
+                                comparison(context, busy, asleep, r),
+                                is_another[r] ? words::kRunsAnotherCommand : words::kMayHave));
   };
   const std::vector<bool> none(rank_count);
   const auto outliers = stats::find_outliers(stats::excess_over_peers(use.busy), none, test);
@@ -168,7 +198,7 @@ std::vector<Finding> find_uneven_time(const Context& context, const Options& opt
     const std::size_t r = outlier.member;
     if (busy[r] < kUnevenTimeRatioMin * busiest) continue;
     // Two cannot vote: one works for the other, or with it.
-    if (rank_count == 2) {
+    if (rank_count == 2 || is_another[r]) {
       note(r);
     } else {
       findings.push_back(describe_uneven_time(context, outlier, busy, asleep));

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "diagnose/internal/causes/uneven_time.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "diagnose/synthetic_for_test.h"
@@ -57,6 +59,30 @@ trace::Trace computing(const std::vector<std::int64_t>& busy_ms, std::int64_t se
 
 Diagnosis run_uneven(const trace::Trace& trace) {
   return diagnose(trace, {}).value();
+}
+
+void set_commands(trace::Trace& trace, const std::vector<std::string>& commands) {
+  for (std::size_t r = 0; r < commands.size(); ++r)
+    trace.processes.at(r).cmdline = trace.strings.intern(commands[r]);
+}
+
+TEST(UnevenTime, ARankWithAnotherCommandHasOtherDuties) {
+  trace::Trace trace = computing({40, 10, 10, 10});
+  set_commands(trace, {"mpi serve", "mpi work", "mpi work", "mpi work"});
+  const Diagnosis other = run_uneven(trace);
+  EXPECT_THAT(other.findings, IsEmpty()) << verdict_text(other);
+  EXPECT_THAT(other.notes, Contains(HasSubstr("another command")));
+  // Arguments that tell the rank, or the host, are no other program.
+  for (const char* word : {"mpi --rank {}", "mpi --host node-{0}{1}"}) {
+    std::vector<std::string> commands;
+    for (int r = 0; r < 4; ++r)
+      commands.push_back(
+          fmt::format(fmt::runtime(word), r, std::string(1, static_cast<char>('a' + r))));
+    set_commands(trace, commands);
+    const Diagnosis same = run_uneven(trace);
+    ASSERT_EQ(same.findings.size(), 1U) << word << verdict_text(same);
+    EXPECT_THAT(same.findings[0].ranks, ElementsAre(0));
+  }
 }
 
 TEST(UnevenTime, ARankThatComputesForLongerIsNamedWithItsFunction) {
