@@ -17,9 +17,11 @@ import resource
 import select
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -36,6 +38,8 @@ LIMIT_S = 90  # a recording that has not ended by then is ended
 PR_SET_CHILD_SUBREAPER = 36
 # What others may take of one processor before a finding about waiting for processors is not judged: it may be true.
 DISTURBED = 0.1
+# How much slower the machine itself may become from one second to another before `slowed` is not judged, and how this is measured.
+UNSTEADY, PACE_EVERY_S, PACE_ROUNDS, PACE_WINDOW = 1.10, 0.05, 20_000, 20
 NOT_TAKEN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "SECONDS", "RANKS", "WIDTH", "BATCH", "LIGHT")
 
 
@@ -67,6 +71,28 @@ def busy_s():
     with open("/proc/stat", encoding="ascii") as file:
         user, nice, system, _idle, _wait, irq, softirq, steal = map(int, file.readline().split()[1:9])
     return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
+class Pace(threading.Thread):
+    """Processor time of the same small loop again and again while a program is recorded: about 1 % of one processor."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.over, self.times = threading.Event(), []
+
+    def run(self):
+        while not self.over.wait(PACE_EVERY_S):
+            began = time.thread_time()
+            for _ in range(PACE_ROUNDS):
+                pass
+            self.times.append(time.thread_time() - began)
+
+    def slowdown(self):
+        """The slowest second against the fastest one, by medians; 1: too short."""
+        self.over.set()
+        self.join()
+        medians = [statistics.median(self.times[at:at + PACE_WINDOW]) for at in range(len(self.times) - PACE_WINDOW + 1)]
+        return max(medians) / min(medians) if medians else 1.0
 
 
 def own_s():
@@ -177,7 +203,10 @@ def run_one(options, scenario):
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="kansoku-false-"))
         recording = Recording(options, scenario, folder, stack)
         began, busy, own = time.monotonic(), busy_s(), own_s()
+        pace = Pace()
+        pace.start()
         record_status = recording.record()
+        slowdown = pace.slowdown()
         end_children()
         run_s = time.monotonic() - began
         outside = (busy_s() - busy - own_s() + own) / run_s
@@ -187,14 +216,16 @@ def run_one(options, scenario):
         done = subprocess.run([options.kansoku, "diagnose", "--json", recording.trace], capture_output=True, text=True, check=False)
         diagnosis = json.loads(done.stdout) if done.stdout.startswith("{") else None
         wrong = judge(scenario, done.returncode, diagnosis)
-        if wrong and outside > DISTURBED:
-            wrong = judge(scenario, done.returncode, diagnosis, "cpu_contention")
-            need(wrong, f"others used {outside:.2f} processors; nothing else than waiting for them is in doubt")
+        for kind, disturbs, how in (("cpu_contention", outside > DISTURBED, f"others used {outside:.2f} processors"),
+                                    ("slowed", slowdown > UNSTEADY, f"the machine became {slowdown:.2f} times slower")):
+            if wrong and disturbs:
+                wrong = judge(scenario, done.returncode, diagnosis, kind)
+                need(wrong, f"{how}; nothing else than {kind} is in doubt")
         if wrong and os.path.exists(recording.trace):
             os.makedirs(os.path.join(FOLDER, "wrong"), exist_ok=True)
             shutil.copy(recording.trace, os.path.join(FOLDER, "wrong", scenario.name + ".pftrace"))
         return {"right": not wrong, "wrong": wrong, "status": done.returncode, "record_status": record_status, "run_s": run_s, "outside": outside,
-                "events": recording.counts, "error": done.stderr.strip()[-300:], **facts(diagnosis), "log": recording.said() if wrong else ""}
+                "slowdown": slowdown, "events": recording.counts, "error": done.stderr.strip()[-300:], **facts(diagnosis), "log": recording.said() if wrong else ""}
 
 
 def facts(diagnosis):
