@@ -220,16 +220,25 @@ Result<void> parse_metering(Table& table, const std::string& where, FunctionProb
 
 // By enum wire_model_role.
 constexpr std::array<std::string_view, WIRE_MODEL_ROLES> kModelRoles{
-    "",      "decode",   "micro_batch",    "schedule", "split",
-    "graph", "operator", "fused_operator", "barrier"};
+    "",         "decode",         "micro_batch", "schedule",       "split", "graph",
+    "operator", "fused_operator", "barrier",     "context_decode", "eval"};
+
+}  // namespace
+
+std::string_view model_role_name(std::uint8_t role) {
+  return role < kModelRoles.size() ? kModelRoles.at(role) : std::string_view{};
+}
+
+namespace {
 
 std::uint8_t parse_model_role(Table& table) {
   const std::string name = table.text("model", false);
   const auto* const found = std::find(kModelRoles.begin(), kModelRoles.end(), name);
   if (found == kModelRoles.end())
-    table.fail("model",
-               "expected decode, micro_batch, schedule, split, graph, operator, fused_operator or "
-               "barrier");
+    table.fail(
+        "model",
+        "expected decode, context_decode, eval, micro_batch, schedule, split, graph, operator, "
+        "fused_operator or barrier");
   return found == kModelRoles.end() ? std::uint8_t{0}
                                     : static_cast<std::uint8_t>(found - kModelRoles.begin());
 }

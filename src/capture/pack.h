@@ -57,6 +57,9 @@ struct ScopeMetric {
 };
 
 /// Probes on functions of libraries.
+/// As packs call an enum wire_model_role; "" for 0 and what is none.
+[[nodiscard]] std::string_view model_role_name(std::uint8_t role);
+
 struct FunctionProbes {
   std::string library;               // globs of the file name, separated by '|'
   std::vector<std::string> symbols;  // globs of the demangled name without its parameter list

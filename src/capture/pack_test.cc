@@ -207,9 +207,9 @@ TEST(Pack, KnowsTheKindsOfProbes) {
 
 TEST(Pack, KnowsTheRolesOfProbesOfModels) {
   EXPECT_EQ(parsed(probe_with("")).functions.at(0).model_role, 0);
-  const std::array<std::string, WIRE_MODEL_ROLES> roles{"",         "decode",         "micro_batch",
-                                                        "schedule", "split",          "graph",
-                                                        "operator", "fused_operator", "barrier"};
+  const std::array<std::string, WIRE_MODEL_ROLES> roles{
+      "",         "decode",         "micro_batch", "schedule",       "split", "graph",
+      "operator", "fused_operator", "barrier",     "context_decode", "eval"};
   for (std::size_t role = 0; role < roles.size(); ++role) {
     const Pack pack = parsed(probe_with("model = \"" + roles.at(role) + "\""));
     EXPECT_EQ(pack.functions.at(0).model_role, role) << roles.at(role);
@@ -260,7 +260,8 @@ TEST(Pack, RefusesMistakesAndNamesThem) {
               probe + "record: at_end takes no args"},
       Refused{probe_with("ordinal_by = 1"), probe + "ordinal_by: expected a text"},
       Refused{probe_with("model = \"decoder\""),
-              probe + "model: expected decode, micro_batch, schedule, split, graph, operator, "
+              probe + "model: expected decode, context_decode, eval, micro_batch, schedule, split, "
+                      "graph, operator, "
                       "fused_operator or barrier"},
       Refused{probe_with("model = 1"), probe + "model: expected a text"},
       Refused{probe_with("args = 1"), probe + "args: expected a table"},

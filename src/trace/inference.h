@@ -47,6 +47,14 @@ enum class ModelLevel : std::uint8_t { kNone, kToken, kGraph, kOperator, kThread
 [[nodiscard]] std::string_view model_level_name(ModelLevel level);
 [[nodiscard]] std::optional<ModelLevel> model_level_from_name(std::string_view name);
 
+/// How far a process can be seen; said by the newest kModelEngine of it.
+struct ModelReach {
+  std::string functions;  // the roles of those that are probed, as packs call them: "decode graph"
+  ModelLevel level{ModelLevel::kThread};  // the highest one
+  std::string why;                        // no higher one
+  friend bool operator==(const ModelReach&, const ModelReach&) = default;
+};
+
 /// An operator of ggml that computes nothing: its result is a view of its source.
 [[nodiscard]] bool is_view_operator(std::string_view op);
 

@@ -12,14 +12,18 @@
 /* Role of a probed function: the low byte of the cookie of its places. The next three bytes are
  * the index of the process in the map `targets`. */
 enum wire_model_role {
-  WIRE_MODEL_DECODE = 1,     /* llama_decode, llama_encode: (context, batch) */
-  WIRE_MODEL_MICRO_BATCH,    /* llama_context::process_ubatch: (this, ubatch, ...) */
+  WIRE_MODEL_DECODE = 1,     /* llama_decode: (context, batch) */
+  WIRE_MODEL_MICRO_BATCH,    /* llama_context::process_ubatch: (this, ubatch, type, ...), or behind
+                                a pointer to what it returns */
   WIRE_MODEL_SCHEDULE,       /* ggml_backend_sched_graph_compute_async */
   WIRE_MODEL_SPLIT,          /* ggml_backend_graph_compute_async: (backend, graph); begin alone */
   WIRE_MODEL_GRAPH,          /* ggml_graph_compute: (graph, plan) */
   WIRE_MODEL_OPERATOR,       /* (params, tensor), on each thread; begin alone */
   WIRE_MODEL_FUSED_OPERATOR, /* (params, tensor, last tensor), likewise */
   WIRE_MODEL_BARRIER,        /* ggml_barrier: (threadpool), likewise */
+  WIRE_MODEL_CONTEXT_DECODE, /* llama_context::decode: (this, &batch); within a decode, or alone
+                                where that is inlined */
+  WIRE_MODEL_EVAL,           /* llama_eval: (context, tokens, count, ...) */
   WIRE_MODEL_ROLES
 };
 
@@ -54,7 +58,9 @@ enum wire_model_flag {
   WIRE_MODEL_PICTURED = 2,   /* of graphs: the records of its tensors come before this one */
   WIRE_MODEL_IS_LEAF = 4,    /* of tensors: no node of the graph, but read by one */
   WIRE_MODEL_JUMP = 8,       /* of ends: nothing is returned yet */
-  WIRE_MODEL_CUT = 16        /* there is more than the record holds */
+  WIRE_MODEL_CUT = 16,       /* there is more than the record holds */
+  WIRE_MODEL_NO_FORM = 32 /* of micro-batches: no argument is the context of the decode around it,
+                             so nothing was read */
 };
 
 struct wire_model_batch {
@@ -64,9 +70,12 @@ struct wire_model_batch {
 };
 
 #define WIRE_MODEL_TOKENS 32 /* of a micro-batch: the last ones */
+#define WIRE_MODEL_SEQUENCES_MAX \
+  4096 /* different ones of a micro-batch: more is no number of them */
 struct wire_model_micro_batch {
   struct wire_model_event head; /* a: context; b: graph type */
-  __u32 token_count, sequence_tokens, sequence_count, unique_count;
+  __u32 token_count, sequence_tokens, sequence_count;
+  __u32 unique_count; /* different sequences; 0: the build does not tell */
   __s32 sequence[WIRE_MODEL_TOKENS], position[WIRE_MODEL_TOKENS];
 };
 
@@ -101,14 +110,22 @@ struct wire_model_experts {
 /* Offsets in structures of the observed libraries, bytes. */
 struct wire_model_layout {
   __u16 tensor_op, tensor_src, tensor_ne, tensor_nb, tensor_data;
-  __u16 graph_node_count, graph_nodes, graph_uid;
+  __u16 graph_node_count, graph_nodes;
+  __u16 graph_uid; /* 0: graphs have none */
   __u16 backend_graph_compute;
   __u16 batch_token_count; /* from the stack pointer of the entry */
-  __u16 micro_tokens, micro_pos, micro_seq_id;
+  __u16 micro_tokens; /* tokens, tokens of a sequence, sequences; then different sequences, or an
+                         older form without them: told apart by the value */
+  __u16 micro_pos, micro_seq_id, micro_old_pos, micro_old_seq_id;
   __u16 reserved;
   __u32 op_mul_mat_id; /* 0: experts are not wanted */
 };
-WIRE_ASSERT(sizeof(struct wire_model_layout) == 32, "part of the ABI: bump WIRE_VERSION");
+WIRE_ASSERT(sizeof(struct wire_model_layout) == 36, "part of the ABI: bump WIRE_VERSION");
+
+enum wire_model_form {
+  WIRE_MODEL_FORM_DIRECT = 1, /* the context is the first argument */
+  WIRE_MODEL_FORM_HIDDEN,     /* the second: the first points to where the result goes */
+};
 
 /* An observed process. */
 struct wire_model_target {
@@ -116,9 +133,9 @@ struct wire_model_target {
   __u32 serial; /* grows with each graph that begins: threads may have other numbers in it */
   struct wire_model_layout layout;
   __u32 has_experts; /* some graph of it uses them */
-  __u32 reserved;
+  __u32 micro_form; /* enum wire_model_form, of the last micro-batch within a decode; 0: none yet */
 };
-WIRE_ASSERT(sizeof(struct wire_model_target) == 48, "part of the ABI: bump WIRE_VERSION");
+WIRE_ASSERT(sizeof(struct wire_model_target) == 52, "part of the ABI: bump WIRE_VERSION");
 
 /* Counters, by index of an array of each processor. */
 enum wire_model_count {

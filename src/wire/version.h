@@ -2,7 +2,7 @@
 #pragma once
 
 /* Version of every structure in wire/: bump it with any change of layout or meaning. */
-#define WIRE_VERSION 5
+#define WIRE_VERSION 6
 
 #if defined(__cplusplus)
 #define WIRE_ASSERT(condition, why) static_assert(condition, why)

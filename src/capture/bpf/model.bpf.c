@@ -41,6 +41,14 @@ struct {
   __type(value, struct place);
 } places SEC(".maps");
 
+// The context of the decode that a thread is in, by pid and tid.
+struct {
+  __uint(type, BPF_MAP_TYPE_LRU_HASH);
+  __uint(max_entries, 4096);
+  __type(key, __u64);
+  __type(value, __u64);
+} decoding SEC(".maps");
+
 struct {
   __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
   __uint(max_entries, WIRE_MODEL_COUNTS);
@@ -66,7 +74,7 @@ __u32 epoch = 0;
 struct hit {
   struct pt_regs* regs;
   struct wire_model_target* target;
-  __u64 now;
+  __u64 now, thread;
   __u32 tgid, tid, role;
 };
 
@@ -114,15 +122,27 @@ static __always_inline void on_plain(const struct hit* hit) {
   bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 }
 
+static __always_inline int is_decode(__u32 role) {
+  return role == WIRE_MODEL_DECODE || role == WIRE_MODEL_CONTEXT_DECODE || role == WIRE_MODEL_EVAL;
+}
+
 static __always_inline void on_decode(const struct hit* hit) {
+  __u64 context = hit->regs->rdi;
+  bpf_map_update_elem(&decoding, &hit->thread, &context, BPF_ANY);
   struct wire_model_batch* record = reserve(sizeof(*record));
   if (!record) return;
   fill_head(hit, WIRE_MODEL_BEGIN, &record->head);
-  record->head.a = hit->regs->rdi;
+  record->head.a = context;
   record->token_count = 0;
   record->reserved = 0;
-  if (bpf_probe_read_user(&record->token_count, 4,
-                          (void*)(hit->regs->rsp + hit->target->layout.batch_token_count)))
+  // The first member of a batch is its count; llama_decode has it on its stack.
+  volatile __u64 places[2] = {hit->regs->rsp, hit->regs->rsi};
+  __u64 on_stack = places[0], given = places[1];
+  __u64 batch =
+      hit->role == WIRE_MODEL_DECODE ? on_stack + hit->target->layout.batch_token_count : given;
+  if (hit->role == WIRE_MODEL_EVAL)
+    record->token_count = (__s32)hit->regs->rdx;
+  else if (bpf_probe_read_user(&record->token_count, 4, (void*)batch))
     record->head.flags = WIRE_MODEL_UNREADABLE;
   bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 }
@@ -131,30 +151,65 @@ static __noinline int fill_tokens(struct wire_model_micro_batch* record, __u64 b
                                   const struct wire_model_layout* layout) {
   if (!record || !layout) return 0;
   __u64 positions = 0, sequences = 0;
-  __u32 count = record->token_count;
+  __u32 count = record->token_count, each = 1;
   __u32 first = count > WIRE_MODEL_TOKENS ? count - WIRE_MODEL_TOKENS : 0;
-  int failed = bpf_probe_read_user(&positions, 8, (void*)(batch + layout->micro_pos)) ||
-               bpf_probe_read_user(&sequences, 8, (void*)(batch + layout->micro_seq_id));
+  // The older form has a pointer to the tokens here, and sequences for runs of tokens.
+  int is_old = record->unique_count == 0 || record->unique_count > WIRE_MODEL_SEQUENCES_MAX;
+  if (is_old) {
+    record->unique_count = 0;
+    each = record->sequence_tokens;
+  }
+  int failed =
+      bpf_probe_read_user(&positions, 8,
+                          (void*)(batch + (is_old ? layout->micro_old_pos : layout->micro_pos))) ||
+      bpf_probe_read_user(
+          &sequences, 8,
+          (void*)(batch + (is_old ? layout->micro_old_seq_id : layout->micro_seq_id)));
   for (__u32 i = 0; i < WIRE_MODEL_TOKENS; ++i) {
     if (i >= count || failed) break;
     __u64 token = first + i, id = 0;
     if (positions)
       failed |= bpf_probe_read_user(&record->position[i], 4, (void*)(positions + 4 * token)) != 0;
     if (!sequences) continue;
-    failed |= bpf_probe_read_user(&id, 8, (void*)(sequences + 8 * token)) != 0 ||
+    __u64 sequence = each > 1 ? token / each : token;
+    failed |= bpf_probe_read_user(&id, 8, (void*)(sequences + 8 * sequence)) != 0 ||
               bpf_probe_read_user(&record->sequence[i], 4, (void*)id) != 0;
   }
   return failed;
 }
 
+// Builds whose function returns an object have a pointer to it before the context: the decode
+// around it tells which argument that is. Outside of one the last known form holds.
+static __always_inline __u32 form_of(const struct hit* hit, __u64 first, __u64 second) {
+  __u64* context = bpf_map_lookup_elem(&decoding, &hit->thread);
+  if (!context) return hit->target->micro_form;
+  __u32 form = 0;
+  if (*context == first)
+    form = WIRE_MODEL_FORM_DIRECT;
+  else if (*context == second)
+    form = WIRE_MODEL_FORM_HIDDEN;
+  if (form) hit->target->micro_form = form;
+  return form;
+}
+
 static __always_inline void on_micro_batch(const struct hit* hit) {
   struct wire_model_micro_batch* record = reserve(sizeof(*record));
   if (!record) return;
-  __u64 batch = hit->regs->rsi;
+  // All are read, and then one is chosen: the verifier takes no computed place in the registers.
+  volatile __u64 arguments[4] = {hit->regs->rdi, hit->regs->rsi, hit->regs->rdx, hit->regs->rcx};
+  __u64 first = arguments[0], second = arguments[1], third = arguments[2], fourth = arguments[3];
+  __u32 form = form_of(hit, first, second);
+  int is_direct = form == WIRE_MODEL_FORM_DIRECT;
+  __u64 batch = is_direct ? second : third;
   __builtin_memset(record, 0, sizeof(*record));
   fill_head(hit, WIRE_MODEL_BEGIN, &record->head);
-  record->head.a = hit->regs->rdi;
-  record->head.b = hit->regs->rdx;
+  record->head.a = is_direct ? first : second;
+  record->head.b = is_direct ? third : fourth;
+  if (!form) {
+    record->head.flags |= WIRE_MODEL_NO_FORM;
+    bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+    return;
+  }
   if (bpf_probe_read_user(&record->token_count, 16,
                           (void*)(batch + hit->target->layout.micro_tokens)) ||
       fill_tokens(record, batch, &hit->target->layout))
@@ -236,8 +291,9 @@ static __always_inline void on_graph(const struct hit* hit, __u64 graph, __u64 b
   const struct wire_model_layout* layout = &hit->target->layout;
   __u64 uid = 0, compute = 0;
   __s32 count = 0;
-  int failed = bpf_probe_read_user(&uid, 8, (void*)(graph + layout->graph_uid)) ||
-               bpf_probe_read_user(&count, 4, (void*)(graph + layout->graph_node_count));
+  int failed =
+      (layout->graph_uid && bpf_probe_read_user(&uid, 8, (void*)(graph + layout->graph_uid))) ||
+      bpf_probe_read_user(&count, 4, (void*)(graph + layout->graph_node_count));
   if (backend)
     failed |=
         bpf_probe_read_user(&compute, 8, (void*)(backend + layout->backend_graph_compute)) != 0;
@@ -353,6 +409,7 @@ SEC("uprobe")
 int on_model(struct pt_regs* regs) {
   __u64 pid_tgid = bpf_get_current_pid_tgid(), cookie = bpf_get_attach_cookie(regs);
   struct hit hit = {.regs = regs,
+                    .thread = pid_tgid,
                     .tgid = pid_tgid >> 32,
                     .tid = (__u32)pid_tgid,
                     .role = WIRE_MODEL_ROLE(cookie)};
@@ -363,6 +420,7 @@ int on_model(struct pt_regs* regs) {
   if (hit.role < WIRE_MODEL_ROLES)
     count_one(hit.role + (cookie & WIRE_MODEL_STEPPED ? WIRE_MODEL_STEPPED_HITS : 0));
   if (cookie & WIRE_COOKIE_EXIT) {
+    if (is_decode(hit.role)) bpf_map_delete_elem(&decoding, &hit.thread);
     on_end(&hit, cookie);
     return 0;
   }
@@ -375,6 +433,8 @@ int on_model(struct pt_regs* regs) {
       on_barrier(&hit);
       break;
     case WIRE_MODEL_DECODE:
+    case WIRE_MODEL_CONTEXT_DECODE:
+    case WIRE_MODEL_EVAL:
       on_decode(&hit);
       break;
     case WIRE_MODEL_MICRO_BATCH:

@@ -81,6 +81,13 @@ struct FakeMicroBatch {
   const std::int32_t* positions{nullptr};
   std::uint32_t before{0}, tokens{0}, sequence_tokens{0}, sequences{0}, unique{0};
 };
+struct FakeOldMicroBatch {  // no number of different sequences
+  const std::int32_t* const* sequence_ids{nullptr};
+  const std::int32_t* positions{nullptr};
+  std::uint32_t before{0}, tokens{0}, sequence_tokens{0}, sequences{0};
+  const std::int32_t* token{nullptr};
+};
+static_assert(offsetof(FakeOldMicroBatch, token) == offsetof(FakeMicroBatch, unique));
 struct FakeParams {
   std::int32_t ith{0}, nth{1};
   std::uint64_t work_bytes{0};
@@ -91,7 +98,9 @@ struct FakeParams {
 extern "C" {
 long model_decode(const void* context, FakeBatch batch);
 long model_wrapper(const void* context, FakeBatch batch);
-long model_micro_batch(const void* context, const FakeMicroBatch* batch, std::uint64_t type);
+// Builds that return an object have a pointer to it before these, and all others behind it.
+long model_micro_batch(const void* context, const void* batch, std::uint64_t type,
+                       std::uint64_t more);
 long model_schedule(const void* schedule, const FakeGraph* graph);
 long model_split(const FakeBackend* backend, const FakeGraph* graph);
 long model_graph(const FakeGraph* graph, const void* plan);
@@ -123,6 +132,8 @@ wire_model_layout layout_for_test() {
   out.micro_tokens = offsetof(FakeMicroBatch, tokens);
   out.micro_pos = offsetof(FakeMicroBatch, positions);
   out.micro_seq_id = offsetof(FakeMicroBatch, sequence_ids);
+  out.micro_old_pos = offsetof(FakeOldMicroBatch, positions);
+  out.micro_old_seq_id = offsetof(FakeOldMicroBatch, sequence_ids);
   out.op_mul_mat_id = kExpertsOp;
   return out;
 }
@@ -252,6 +263,13 @@ class ModelEngineModes : public testing::TestWithParam<bool> {
   }
   ModelEngine::Handle attach_call(const std::string& name, wire_model_role role) {
     return attach(call_specs_for_test(*file_, name, static_cast<std::uint64_t>(role), true));
+  }
+  /// This thread is in a decode of that context from here on.
+  void enter_decode(const void* context) {
+    const auto handle = attach_begin("model_decode", WIRE_MODEL_DECODE);
+    model_decode(context, {});
+    engine_->detach(handle);
+    EXPECT_EQ(drain_records(*engine_).size(), 1U);
   }
   /// Threads may have other numbers in each graph. `uses_experts`: it has a node that does.
   void begin_graph(bool uses_experts = false) {
@@ -419,7 +437,8 @@ TEST_P(ModelEngineModes, ReadsTheRowsOfAMicroBatch) {
   const std::array<std::int32_t, 3> positions{7, 8, 4}, sequences{0, 0, 2};
   const std::array<const std::int32_t*, 3> ids{&sequences[0], &sequences[1], &sequences[2]};
   const FakeMicroBatch batch{ids.data(), positions.data(), 0, 3, 1, 3, 2};
-  model_micro_batch(&batch, &batch, 1);
+  enter_decode(&batch);
+  model_micro_batch(&batch, &batch, 1, 0);
   const auto records = drain_records(*engine_);
   ASSERT_EQ(records.size(), 1U);
   const auto told = as<wire_model_micro_batch>(records[0]);
@@ -435,6 +454,84 @@ TEST_P(ModelEngineModes, ReadsTheRowsOfAMicroBatch) {
   EXPECT_EQ(told.position[3], 0);
 }
 
+TEST_P(ModelEngineModes, TheDecodeAroundAMicroBatchTellsItsArguments) {
+  attach_begin("model_micro_batch", WIRE_MODEL_MICRO_BATCH);
+  const int context = 0, result = 0, other = 0;
+  const FakeMicroBatch batch{nullptr, nullptr, 0, 3, 1, 3, 2};
+  const auto told = [&] {
+    const auto records = drain_records(*engine_);
+    EXPECT_EQ(records.size(), 1U);
+    return records.empty() ? wire_model_micro_batch{} : as<wire_model_micro_batch>(records[0]);
+  };
+  model_micro_batch(&context, &batch, 5, 6);
+  EXPECT_EQ(told().head.flags, WIRE_MODEL_NO_FORM) << "outside of a decode, the first one";
+  enter_decode(&context);
+  model_micro_batch(&other, &batch, 5, 6);
+  wire_model_micro_batch record = told();
+  EXPECT_EQ(record.head.flags, WIRE_MODEL_NO_FORM) << "another context";
+  EXPECT_EQ(record.token_count, 0U);
+  model_micro_batch(&result, &context, address_of(&batch), 6);
+  record = told();
+  EXPECT_EQ(record.head.flags, 0);
+  EXPECT_EQ(record.head.a, address_of(&context));
+  EXPECT_EQ(record.head.b, 6U);
+  EXPECT_EQ(record.token_count, 3U);
+  std::thread([&] { model_micro_batch(&result, &other, address_of(&batch), 6); }).join();
+  EXPECT_EQ(told().token_count, 3U) << "outside of a decode: as it was before";
+  model_micro_batch(&context, &batch, 5, 6);
+  record = told();
+  EXPECT_EQ(record.head.b, 5U);
+  EXPECT_EQ(record.token_count, 3U);
+}
+
+TEST_P(ModelEngineModes, ADecodeThatHasEndedTellsNothing) {
+  attach_call("model_decode", WIRE_MODEL_DECODE);
+  attach_begin("model_micro_batch", WIRE_MODEL_MICRO_BATCH);
+  const int context = 0;
+  const FakeMicroBatch batch{nullptr, nullptr, 0, 3, 1, 3, 2};
+  model_decode(&context, {});
+  model_micro_batch(&context, &batch, 0, 0);
+  const auto records = drain_records(*engine_);
+  ASSERT_EQ(records.size(), 3U);
+  EXPECT_EQ(head_of(records[2]).flags, WIRE_MODEL_NO_FORM);
+}
+
+TEST_P(ModelEngineModes, ReadsTheTokensOfEachKindOfDecode) {
+  const std::int32_t count = 7;
+  const auto told = [&](wire_model_role role, const void* second, std::uint64_t third) {
+    const auto handle = attach_begin("model_micro_batch", role);
+    model_micro_batch(&count, second, third, 0);
+    engine_->detach(handle);
+    const auto records = drain_records(*engine_);
+    EXPECT_EQ(records.size(), 1U);
+    return records.empty() ? wire_model_batch{} : as<wire_model_batch>(records[0]);
+  };
+  const wire_model_batch inner = told(WIRE_MODEL_CONTEXT_DECODE, &count, 3);
+  EXPECT_EQ(inner.token_count, 7);
+  EXPECT_EQ(inner.head.a, address_of(&count));
+  EXPECT_EQ(inner.head.flags, 0);
+  EXPECT_EQ(told(WIRE_MODEL_EVAL, nullptr, 3).token_count, 3);
+  EXPECT_EQ(told(WIRE_MODEL_CONTEXT_DECODE, nowhere<int>(), 3).head.flags, WIRE_MODEL_UNREADABLE);
+}
+
+TEST_P(ModelEngineModes, ReadsTheRowsOfAnOlderMicroBatch) {
+  attach_begin("model_micro_batch", WIRE_MODEL_MICRO_BATCH);
+  const std::array<std::int32_t, 4> positions{7, 8, 4, 5}, tokens{};
+  const std::array<std::int32_t, 2> sequences{3, 1};
+  const std::array<const std::int32_t*, 2> ids{&sequences[0], &sequences[1]};
+  const FakeOldMicroBatch batch{ids.data(), positions.data(), 0, 4, 2, 2, tokens.data()};
+  enter_decode(&batch);
+  model_micro_batch(&batch, &batch, 0, 0);
+  const auto records = drain_records(*engine_);
+  ASSERT_EQ(records.size(), 1U);
+  const auto told = as<wire_model_micro_batch>(records[0]);
+  EXPECT_EQ(told.head.flags, 0);
+  EXPECT_EQ(told.token_count, 4U);
+  EXPECT_EQ(told.unique_count, 0U) << "it does not tell";
+  EXPECT_TRUE(std::equal(positions.begin(), positions.end(), told.position));
+  EXPECT_THAT(std::vector<std::int32_t>(told.sequence, told.sequence + 4), ElementsAre(3, 3, 1, 1));
+}
+
 TEST_P(ModelEngineModes, KeepsTheLastRowsOfALongMicroBatch) {
   attach_begin("model_micro_batch", WIRE_MODEL_MICRO_BATCH);
   constexpr std::uint32_t kMost = WIRE_MODEL_TOKENS;
@@ -446,7 +543,8 @@ TEST_P(ModelEngineModes, KeepsTheLastRowsOfALongMicroBatch) {
   }
   for (const std::uint32_t count : {kMost - 1, kMost, kMost + 1}) {
     const FakeMicroBatch batch{ids.data(), positions.data(), 0, count, count, 1, 1};
-    model_micro_batch(nullptr, &batch, 0);
+    enter_decode(&batch);
+    model_micro_batch(&batch, &batch, 0, 0);
     const auto records = drain_records(*engine_);
     ASSERT_EQ(records.size(), 1U);
     const auto told = as<wire_model_micro_batch>(records[0]);
@@ -467,10 +565,11 @@ TEST_P(ModelEngineModes, FlagsMicroBatchesThatCannotBeRead) {
   const FakeMicroBatch without{nullptr, nullptr, 0, 2, 1, 1, 1};
   const FakeMicroBatch bad_positions{ids.data(), nowhere<std::int32_t>(), 0, 1, 1, 1, 1};
   const FakeMicroBatch bad_id{ids.data(), positions.data(), 0, 2, 1, 1, 1};
+  enter_decode(&ids);
   for (const FakeMicroBatch* batch : {&without, &bad_positions, &bad_id})
-    EXPECT_EQ(model_micro_batch(nullptr, batch, 0), 7);
+    EXPECT_EQ(model_micro_batch(&ids, batch, 0, 0), 7);
   for (const FakeMicroBatch* batch : astray<FakeMicroBatch>())
-    EXPECT_EQ(model_micro_batch(nullptr, batch, 0), 7);
+    EXPECT_EQ(model_micro_batch(&ids, batch, 0, 0), 7);
   std::vector<int> flags;
   std::vector<std::uint32_t> tokens;
   for (const Record& record : drain_records(*engine_)) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 namespace kansoku::capture::llm {
 namespace {
@@ -26,7 +27,9 @@ constexpr std::array<RoleWords, WIRE_MODEL_ROLES> kRoles{{{"", ""},
                                                           {"graph", trace::kModelGraph},
                                                           {"", ""},
                                                           {"", ""},
-                                                          {"", ""}}};
+                                                          {"", ""},
+                                                          {"decode", trace::kModelDecode},
+                                                          {"decode", trace::kModelDecode}}};
 
 template <class T>
 bool read_record(std::span<const std::byte> bytes, T& out) {
@@ -38,6 +41,20 @@ bool read_record(std::span<const std::byte> bytes, T& out) {
 // When the program let the thread go on into the probed function; of records that say it.
 BootTime begin_of(const wire_model_event& event) {
   return BootTime{Nanos{static_cast<std::int64_t>(std::max(event.b, event.t_boot_ns))}};
+}
+
+// Functions that ask for tokens are one role: a thread is in one decode, whatever it is called.
+wire_model_role nesting_role(std::uint8_t role) {
+  const bool is_decode = role == WIRE_MODEL_CONTEXT_DECODE || role == WIRE_MODEL_EVAL;
+  return is_decode ? WIRE_MODEL_DECODE : static_cast<wire_model_role>(role);
+}
+
+// Builds that do not tell have it in the rows.
+std::uint32_t different_sequences(const wire_model_micro_batch& record) {
+  if (record.unique_count != 0) return record.unique_count;
+  const std::size_t shown = std::min<std::size_t>(record.token_count, WIRE_MODEL_TOKENS);
+  const std::set<std::int32_t> different(record.sequence, record.sequence + shown);
+  return static_cast<std::uint32_t>(different.size());
 }
 
 BootTime time_of(const wire_model_event& event) {
@@ -62,6 +79,7 @@ struct Decoder::Names {
     rows = key("rows"), uid = key("uid"), graph = key("graph"), nodes = key("nodes");
     node = key("node"), experts = key("experts"), shape = key("shape"), opname = key("op");
     variant = key("variant"), wait = key("wait");
+    functions = key("functions"), level = key("level"), why = key("why");
     engine = key("engine"), version = key("ggml"), tid = key("tid"), pid = key("pid");
     for (std::size_t i = 0; i < sources.size(); ++i)
       sources.at(i) = key(fmt::format("source{}", i));
@@ -70,7 +88,7 @@ struct Decoder::Names {
   std::array<trace::CategoryId, WIRE_MODEL_ROLES> categories{};
   trace::CategoryId op, wait_category, node_category, engine_category;
   trace::NameId tokens, result, context, seq_tokens, sequences, unique, rows, uid, graph, nodes,
-      node, experts, shape, opname, variant, wait, engine, version, tid, pid;
+      node, experts, shape, opname, variant, wait, functions, level, why, engine, version, tid, pid;
   std::array<trace::NameId, kSourcesKept> sources{};
 };
 
@@ -98,9 +116,21 @@ void Decoder::remove_process(std::int32_t pid) {
 
 void Decoder::declare(std::int32_t pid, Process& process, BootTime now) {
   process.graphs_track = writer_.custom_track(process.track, "model graphs");
-  const std::array args{trace::Arg::str(words_->version, process.names.version),
-                        trace::Arg::sint(words_->pid, pid)};
+  std::vector<trace::Arg> args{trace::Arg::str(words_->version, process.names.version),
+                               trace::Arg::sint(words_->pid, pid)};
+  if (const auto& reach = process.reach) {
+    args.push_back(trace::Arg::str(words_->functions, reach->functions));
+    args.push_back(trace::Arg::str(words_->level, trace::model_level_name(reach->level)));
+    args.push_back(trace::Arg::str(words_->why, reach->why));
+  }
   writer_.instant(process.graphs_track, now, words_->engine, words_->engine_category, args);
+}
+
+void Decoder::set_reach(std::int32_t pid, trace::ModelReach reach, BootTime now) {
+  const auto found = processes_.find(pid);
+  if (found == processes_.end() || found->second.reach == reach) return;
+  found->second.reach = std::move(reach);
+  if (is_open_) declare(pid, found->second, now);
 }
 
 void Decoder::begin_trace(BootTime now) {
@@ -189,7 +219,7 @@ void Decoder::on_event(Process& process, const wire_model_event& event,
     ++counters_.bad_records;
     return;
   }
-  if ((event.flags & WIRE_MODEL_UNREADABLE) != 0) ++counters_.unreadable;
+  if ((event.flags & (WIRE_MODEL_UNREADABLE | WIRE_MODEL_NO_FORM)) != 0) ++counters_.unreadable;
   if (event.kind == WIRE_MODEL_EXPERTS) {
     wire_model_experts experts{};
     if (read_record(record, experts))
@@ -214,12 +244,16 @@ void Decoder::on_event(Process& process, const wire_model_event& event,
 void Decoder::on_begin(Process& process, const wire_model_event& event,
                        std::span<const std::byte> record) {
   Caller& caller = caller_of(process, event.tid);
-  const auto role = static_cast<wire_model_role>(event.role);
+  const wire_model_role role = nesting_role(event.role);
+  if (event.role == WIRE_MODEL_CONTEXT_DECODE &&
+      std::any_of(caller.open.begin(), caller.open.end(),
+                  [](const OpenCall& call) { return call.role == WIRE_MODEL_DECODE; }))
+    return;
   while (!caller.open.empty() && caller.open.back().role >= role) {
     if (caller.open.back().role != WIRE_MODEL_SPLIT) ++counters_.unended;
     close_call(process, caller, time_of(event), nullptr);
   }
-  OpenCall call{role, time_of(event), {}, {}, {}};
+  OpenCall call{role, static_cast<wire_model_role>(event.role), time_of(event), {}, {}, {}};
   if (!read_begin(process, record, caller, call)) ++counters_.bad_records;
   caller.open.push_back(std::move(call));
 }
@@ -262,10 +296,11 @@ void Decoder::on_decode(Process& process, const wire_model_batch& record, OpenCa
 void Decoder::on_micro_batch(Process& /*process*/, const wire_model_micro_batch& record,
                              OpenCall& call) {
   ++counters_.micro_batches;
+  if (record.token_count == 0) return;  // not known
   call.args = {trace::Arg::uint(words_->tokens, record.token_count),
                trace::Arg::uint(words_->seq_tokens, record.sequence_tokens),
                trace::Arg::uint(words_->sequences, record.sequence_count),
-               trace::Arg::uint(words_->unique, record.unique_count)};
+               trace::Arg::uint(words_->unique, different_sequences(record))};
   const std::uint32_t shown = std::min<std::uint32_t>(record.token_count, WIRE_MODEL_TOKENS);
   for (std::uint32_t i = 0; i < shown; ++i)
     call.text += fmt::format("{}{}:{}", i == 0 ? "" : " ", record.sequence[i], record.position[i]);
@@ -289,10 +324,15 @@ std::optional<Decoder::Known> Decoder::picture_of(Process& process,
     wants_pictures_ = true;
     return std::nullopt;
   }
+  if (record.uid > kGraphUidMax && process.pictures == 0) {
+    process.misfit =
+        fmt::format("{}: a graph's number {:#x} is an address", process.layout->name, record.uid);
+    return std::nullopt;
+  }
   auto made = maker.mapped().take(record.node_count, *process.layout, process.names);
   if (!made) {
     // A misfit in the first graph means another layout. Later, the graph may have changed
-    // meanwhile. Later, the graph may have changed meanwhile.
+    // meanwhile.
     if (process.pictures == 0)
       process.misfit = fmt::format("{}: {}", process.layout->name, made.error().what);
     return std::nullopt;
@@ -437,11 +477,12 @@ void Decoder::close_call(Process& process, Caller& caller, BootTime end,
 
 void Decoder::on_end(Process& process, const wire_model_event& event) {
   Caller& caller = caller_of(process, event.tid);
-  const auto role = static_cast<wire_model_role>(event.role);
+  const auto by = static_cast<wire_model_role>(event.role);
   const auto found = std::find_if(caller.open.rbegin(), caller.open.rend(),
-                                  [&](const OpenCall& call) { return call.role == role; });
-  if (found == caller.open.rend()) return;  // it began before the recording
-  while (caller.open.back().role != role) {
+                                  [&](const OpenCall& call) { return call.by == by; });
+  // It began before the recording, or within a decode that is told already.
+  if (found == caller.open.rend()) return;
+  while (caller.open.back().by != by) {
     if (caller.open.back().role != WIRE_MODEL_SPLIT) ++counters_.unended;
     close_call(process, caller, time_of(event), nullptr);
   }

@@ -47,6 +47,8 @@ class Decoder {
   /// A process to tell of: `track` is its own in the trace. Without names and layout only calls.
   void add_process(std::int32_t pid, trace::TrackHandle track, const Layout* layout,
                    EngineNames names, BootTime now);
+  /// The functions of it that are probed, and how far it can be seen: told anew with each change.
+  void set_reach(std::int32_t pid, trace::ModelReach reach, BootTime now);
   void remove_process(std::int32_t pid);
   [[nodiscard]] bool knows(std::int32_t pid) const { return processes_.contains(pid); }
 
@@ -81,6 +83,7 @@ class Decoder {
   };
   struct OpenCall {
     wire_model_role role{};
+    wire_model_role by{};  // of the function whose end is its end
     BootTime begin{};
     std::vector<trace::Arg> args;
     std::string text;  // of the one textual argument
@@ -112,6 +115,7 @@ class Decoder {
     trace::TrackHandle track{}, graphs_track{};
     const Layout* layout{nullptr};
     EngineNames names;
+    std::optional<trace::ModelReach> reach;
     std::map<std::uint64_t, PictureMaker> makers;  // by the graph's address
     std::uint64_t pictures{0};
     std::unordered_map<std::uint64_t, Known> by_uid;

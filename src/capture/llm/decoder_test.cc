@@ -14,6 +14,7 @@
 namespace kansoku::capture::llm {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::Each;
 using ::testing::ElementsAre;
@@ -507,7 +508,7 @@ TEST_F(ModelDecoder, RefusesALibraryOfAnotherLayoutAndSaysWhy) {
   op(11, 0x1000);
   end(WIRE_MODEL_GRAPH, 20);
   ASSERT_TRUE(decoder_.misfit(100).has_value());
-  EXPECT_THAT(*decoder_.misfit(100), StartsWith("ggml 0.21 to 0.25: read a tensor: "));
+  EXPECT_THAT(*decoder_.misfit(100), StartsWith("ggml since 0.21: read a tensor: "));
   EXPECT_EQ(decoder_.misfit(7), std::nullopt);
   EXPECT_EQ(counters().graphs_unread, 1U);
   tell_small();  // nothing of it is believed any more
@@ -568,6 +569,74 @@ TEST_F(ModelDecoder, DropsOperatorsWhenTheirProbesComeOrGo) {
   end(WIRE_MODEL_GRAPH, 20);
   EXPECT_THAT(slices("graph thread"), IsEmpty());
   EXPECT_EQ(slices().size(), 1U);
+}
+
+TEST_F(ModelDecoder, ADecodeHasOneSlice) {
+  wire_model_batch inner{};
+  inner.head = head(WIRE_MODEL_CONTEXT_DECODE, WIRE_MODEL_BEGIN, 12);
+  inner.token_count = 3;
+  decode(10, 3);
+  feed(inner);
+  end(WIRE_MODEL_CONTEXT_DECODE, 18);
+  end(WIRE_MODEL_DECODE, 20);
+  EXPECT_THAT(slices(), ElementsAre("llm.decode decode 10+10 tokens=3 context=0 result=0"));
+  EXPECT_EQ(counters().decodes, 1U);
+}
+
+TEST_F(ModelDecoder, AnInlinedDecodeIsSeenByTheOneWithinIt) {
+  wire_model_batch inner{};
+  for (const int role : {WIRE_MODEL_CONTEXT_DECODE, WIRE_MODEL_EVAL}) {
+    inner.head = head(role, WIRE_MODEL_BEGIN, 12);
+    inner.head.a = 0x10;
+    inner.token_count = 3;
+    feed(inner);
+    micro_batch(13, {{0, 1}});
+    end(WIRE_MODEL_MICRO_BATCH, 14);
+    end(role, 18, 1);
+  }
+  EXPECT_THAT(slices(), Contains("llm.decode decode 12+6 tokens=3 context=0 result=1").Times(2));
+  EXPECT_EQ(counters().unended, 0U);
+}
+
+TEST_F(ModelDecoder, CountsDifferentSequencesWhereTheBuildDoesNotTell) {
+  wire_model_micro_batch record{};
+  record.head = head(WIRE_MODEL_MICRO_BATCH, WIRE_MODEL_BEGIN, 10);
+  record.token_count = 4;
+  record.sequence_tokens = record.sequence_count = 2;
+  record.sequence[0] = record.sequence[1] = 3;
+  record.sequence[2] = record.sequence[3] = 1;
+  feed(record);
+  end(WIRE_MODEL_MICRO_BATCH, 20);
+  EXPECT_THAT(slices(), ElementsAre(HasSubstr("unique=2")));
+}
+
+TEST_F(ModelDecoder, SaysNothingOfAMicroBatchThatWasNotUnderstood) {
+  wire_model_micro_batch record{};
+  record.head = head(WIRE_MODEL_MICRO_BATCH, WIRE_MODEL_BEGIN, 10);
+  record.head.flags = WIRE_MODEL_NO_FORM;
+  feed(record);
+  end(WIRE_MODEL_MICRO_BATCH, 20);
+  EXPECT_THAT(slices(), ElementsAre("llm.micro_batch micro-batch 10+10"));
+  EXPECT_EQ(counters().unreadable, 1U);
+}
+
+TEST_F(ModelDecoder, AGraphsNumberThatIsAnAddressIsAMisfit) {
+  tell_small();
+  begin_graph(10, kGraphUidMax + 1, 3, told_);
+  end(WIRE_MODEL_GRAPH, 20);
+  ASSERT_TRUE(decoder_.misfit(100).has_value());
+  EXPECT_THAT(*decoder_.misfit(100), HasSubstr("is an address"));
+}
+
+TEST_F(ModelDecoder, TellsHowFarAProcessIsSeenOnceAChange) {
+  const trace::ModelReach reach{"decode graph", trace::ModelLevel::kGraph, "no symbols"};
+  decoder_.set_reach(100, reach, boot_time(5));
+  decoder_.set_reach(100, reach, boot_time(6));
+  decoder_.set_reach(7, reach, boot_time(6));
+  EXPECT_THAT(instants("llm.engine"),
+              ElementsAre(Not(HasSubstr("level=")),
+                          AllOf(HasSubstr("functions=\"decode graph\""),
+                                HasSubstr("level=\"graph\""), HasSubstr("why=\"no symbols\""))));
 }
 
 TEST_F(ModelDecoder, CutsLongMicroBatches) {

@@ -6,40 +6,48 @@
 #include <algorithm>
 #include <cstring>
 
+#include "common/parse.h"
+
 namespace kansoku::capture::llm {
 namespace {
 
+constexpr Layout::Tensor kTensor{.type = 0,
+                                 .ne = 16,
+                                 .nb = 48,
+                                 .op = 80,
+                                 .op_params = 84,
+                                 .flags = 148,
+                                 .src = 152,
+                                 .view_src = 232,
+                                 .data = 248,
+                                 .name = 256,
+                                 .name_bytes = 64};
+constexpr wire_model_layout wire_layout(std::uint16_t graph_uid) {
+  return {.tensor_op = kTensor.op,
+          .tensor_src = kTensor.src,
+          .tensor_ne = kTensor.ne,
+          .tensor_nb = kTensor.nb,
+          .tensor_data = kTensor.data,
+          .graph_node_count = 4,
+          .graph_nodes = 16,
+          .graph_uid = graph_uid,
+          .backend_graph_compute = 104,
+          .batch_token_count = 8,
+          .micro_tokens = 4,
+          .micro_pos = 40,
+          .micro_seq_id = 56,
+          .micro_old_pos = 32,
+          .micro_old_seq_id = 48,
+          .reserved = 0,
+          .op_mul_mat_id = 0};
+}
 // Read in the headers of ggml 0.21.0 and 0.25.1 (llama_batch and llama_ubatch: of llama.cpp of the
-// same days), and by the compiler's offsetof.
-constexpr std::array<Layout, 1> kLayouts{{{
-    "ggml 0.21 to 0.25",
-    {.type = 0,
-     .ne = 16,
-     .nb = 48,
-     .op = 80,
-     .op_params = 84,
-     .flags = 148,
-     .src = 152,
-     .view_src = 232,
-     .data = 248,
-     .name = 256,
-     .name_bytes = 64},
-    {.tensor_op = 80,
-     .tensor_src = 152,
-     .tensor_ne = 16,
-     .tensor_nb = 48,
-     .tensor_data = 248,
-     .graph_node_count = 4,
-     .graph_nodes = 16,
-     .graph_uid = 88,
-     .backend_graph_compute = 104,
-     .batch_token_count = 8,
-     .micro_tokens = 4,
-     .micro_pos = 40,
-     .micro_seq_id = 56,
-     .reserved = 0,
-     .op_mul_mat_id = 0},
-}}};
+// same days), and by the compiler's offsetof. Older graphs have no number: each is another one.
+// Tried on the releases of tests/llm/releases.py.
+constexpr std::array<Layout, 2> kLayouts{{
+    {"ggml since 0.21", {0, 21}, kTensor, wire_layout(88)},
+    {"ggml before 0.21", {0, 0}, kTensor, wire_layout(0)},
+}};
 
 struct Type {
   std::string_view name;  // "": there is none of this number
@@ -93,6 +101,18 @@ Result<void> check(const Tensor& tensor, const EngineNames& names) {
 
 std::span<const Layout> layouts() {
   return kLayouts;
+}
+
+std::size_t layout_for(std::string_view version) {
+  const std::size_t dot = version.find('.');
+  const std::string_view behind = dot == std::string_view::npos ? "" : version.substr(dot + 1);
+  const auto major = parse_int<std::uint32_t>(version.substr(0, dot));
+  const auto minor = parse_int<std::uint32_t>(behind.substr(0, behind.find('.')));
+  const bool is_known = major && minor;
+  const std::array is{is_known ? *major : 0, is_known ? *minor : 0};
+  const auto* const found = std::find_if(kLayouts.begin(), kLayouts.end(),
+                                         [&](const Layout& one) { return one.oldest <= is; });
+  return static_cast<std::size_t>(found - kLayouts.begin());
 }
 
 std::optional<std::uint32_t> EngineNames::op(std::string_view name) const {

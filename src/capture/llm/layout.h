@@ -20,7 +20,8 @@ inline constexpr std::size_t kSources = 10;  // of a tensor
 
 /// Offsets of members in ggml's and llama.cpp's structures, for some of their versions.
 struct Layout {
-  std::string_view name;  // "ggml 0.21 to 0.25"
+  std::string_view name;                // "ggml since 0.21"
+  std::array<std::uint32_t, 2> oldest;  // major and minor version
   struct Tensor {
     std::uint16_t type, ne, nb, op, op_params, flags, src, view_src, data, name, name_bytes;
   } tensor;
@@ -28,6 +29,13 @@ struct Layout {
 };
 /// The known ones, newest first. Source: offsetof in those versions' headers on x86-64.
 [[nodiscard]] std::span<const Layout> layouts();
+
+/// Index of the layout for a ggml of that version: the newest that is not newer than it. A library
+/// that tells none is old.
+[[nodiscard]] std::size_t layout_for(std::string_view version);
+/// A graph's number counts up from the start of the library. One above is an address: the layout is
+/// another one.
+inline constexpr std::uint64_t kGraphUidMax = std::uint64_t{1} << 40;
 
 /// Names that the library in the process uses, read there.
 struct EngineNames {

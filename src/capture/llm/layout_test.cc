@@ -163,5 +163,12 @@ TEST(EngineNames, KnowTheirNumbers) {
   EXPECT_EQ(EngineNames{}.op(""), std::nullopt);
 }
 
+TEST(Layout, IsChosenByVersionAndALibraryThatTellsNoneIsOld) {
+  for (const char* version : {"0.21.0", "0.25.1", "0.26.0", "0.21", "1.0.0"})
+    EXPECT_NE(layouts()[layout_for(version)].wire.graph_uid, 0) << version;
+  for (const char* version : {"0.9.4", "0.20.9", "0.0.1", "0.20", "", "dev", "0.x", "x.30"})
+    EXPECT_EQ(layouts()[layout_for(version)].wire.graph_uid, 0) << version;
+}
+
 }  // namespace
 }  // namespace kansoku::capture::llm

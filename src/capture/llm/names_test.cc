@@ -68,6 +68,32 @@ TEST(EngineNames, AreNotGuessedWhereTheTableCannotBeRead) {
   EXPECT_EQ(elsewhere.error().code, Code::kUnsupported);
 }
 
+// The library's table before and after the dynamic linker went over it: somewhere else, so that the
+// test can fill it in.
+TEST(EngineNames, AreAwaitedUntilTheirTableIsRelocated) {
+  static std::array<std::uint64_t, 8> table{};
+  const auto file = sys::ElfFile::open("/proc/self/exe").value();
+  const auto real = sys::load_bias(*file, mappings_of("capture_llm_test"));
+  ASSERT_TRUE(real.has_value());
+  const auto address = [](const void* at) { return reinterpret_cast<std::uint64_t>(at); };
+  const std::uint64_t bias = *real + address(table.data()) - address(&kTables);
+  const auto code = [&] {
+    const auto names = read_engine_names(::getpid(), *file, bias);
+    return names.has_value() ? Code::kInternal : names.error().code;
+  };
+  EXPECT_EQ(code(), Code::kUnavailable) << "empty";
+  table[0] = address(kTables.names[0]);
+  EXPECT_EQ(code(), Code::kUnavailable) << "half of it";
+  for (std::size_t i = 0; i < kTables.names.size(); ++i)
+    table.at(i) = address(kTables.names.at(i)) - bias;
+  EXPECT_EQ(code(), Code::kUnavailable) << "addresses in the file";
+  for (std::size_t i = 0; i < kTables.names.size(); ++i)
+    table.at(i) = address(kTables.names.at(i));
+  const auto names = read_engine_names(::getpid(), *file, bias);
+  ASSERT_TRUE(names.has_value()) << names.error().what;
+  EXPECT_THAT(names->ops, ElementsAre("NONE", "ADD", "MUL_MAT", "FLASH_ATTN_EXT"));
+}
+
 TEST(EngineNames, OfAProcessThatHasEndedAreUnavailable) {
   const auto file = sys::ElfFile::open("/proc/self/exe").value();
   const auto bias = sys::load_bias(*file, mappings_of("capture_llm_test"));

@@ -56,6 +56,8 @@ trace::ModelLevel highest_level(const std::vector<FunctionProbes>& probes) {
 trace::ModelLevel level_of(wire_model_role role) {
   switch (role) {
     case WIRE_MODEL_DECODE:
+    case WIRE_MODEL_CONTEXT_DECODE:
+    case WIRE_MODEL_EVAL:
     case WIRE_MODEL_MICRO_BATCH:
       return trace::ModelLevel::kToken;
     case WIRE_MODEL_SCHEDULE:
@@ -103,6 +105,7 @@ std::shared_ptr<const ModelSource::File> ModelSource::resolve(sys::ElfFile& elf,
       continue;
     }
     probe.add_specs(role, WIRE_MODEL_STEPPED, out->specs.at(level));
+    out->roles.at(role) = true;
   }
   out->problems.insert(out->problems.end(), found.refused.begin(), found.refused.end());
   out->has_names = elf.find_symbol("ggml_op_name") != nullptr;
@@ -126,6 +129,7 @@ bool ModelSource::add_file(std::int32_t pid, Target& target, const sys::Mapping&
       auto names = bias ? read_engine_names(pid, **elf, *bias)
                         : Result<EngineNames>(Error{Code::kUnsupported, "no load address"});
       if (names) {
+        target.layout = layout_for(names->version);
         target.names = std::move(names).value();
       } else if (names.error().code == Code::kUnavailable) {
         return false;
@@ -145,11 +149,24 @@ void ModelSource::limit(std::int32_t pid, Target& target, trace::ModelLevel leve
                         const std::string& why) {
   if (target.level_max <= level) return;
   target.level_max = level;
+  target.why = why;
   ++not_covered_;
   const std::string line = fmt::format("process {}: seen up to the {} level only: {}", pid,
                                        trace::model_level_name(level), why);
   if (target.problems.size() < kProblemsMax) target.problems.push_back(line);
   if (options_.log) options_.log(line);
+}
+
+void ModelSource::tell_reach(std::int32_t pid, const Target& target) {
+  trace::ModelReach reach{.functions = {}, .level = target.level_max, .why = target.why};
+  for (std::uint8_t role = 1; role < WIRE_MODEL_ROLES; ++role) {
+    const bool is_probed =
+        std::any_of(target.files.begin(), target.files.end(),
+                    [&](const auto& one) { return one.second.file->roles.at(role); });
+    if (!is_probed || level_of(static_cast<wire_model_role>(role)) > target.level_max) continue;
+    reach.functions += (reach.functions.empty() ? "" : " ") + std::string(model_role_name(role));
+  }
+  decoder_.set_reach(pid, std::move(reach), clock_.now());
 }
 
 // Later another file may come that has them.
@@ -206,6 +223,7 @@ void ModelSource::inspect(const Observed& process, BootTime /*now*/) {
   });
   if (!has_specs) return tell_nothing_found(pid, kept);
   if (!decoder_.knows(pid) || kept.names.has_value() != had_names) introduce(pid, kept);
+  tell_reach(pid, kept);
   attach(pid, kept, attached_);
 }
 
@@ -296,6 +314,7 @@ void ModelSource::check_layouts() {
     limit(pid, target, trace::ModelLevel::kToken,
           fmt::format("no known layout fits its ggml {}: {}",
                       target.names ? target.names->version : "", *misfit));
+    tell_reach(pid, target);
     attach(pid, target, attached_);
   }
 }

@@ -74,7 +74,8 @@ class ModelSource final : public Source {
   struct File {
     std::array<std::vector<bpf::UprobeSpec>, kLevels> specs;
     std::vector<std::string> problems;
-    bool has_names{false};  // of operators
+    std::array<bool, WIRE_MODEL_ROLES> roles{};  // whose functions it has
+    bool has_names{false};                       // of operators
   };
   struct Mapped {
     std::shared_ptr<const File> file;
@@ -87,6 +88,7 @@ class ModelSource final : public Source {
     wire_model_layout wire{};
     std::size_t layout{0};  // index into layouts()
     trace::ModelLevel level_max{trace::ModelLevel::kThread};
+    std::string why;  // no higher level
     trace::TrackHandle track{};
     std::vector<std::string> problems;
   };
@@ -96,6 +98,7 @@ class ModelSource final : public Source {
   bool add_file(std::int32_t pid, Target& target, const sys::Mapping& mapping,
                 const std::vector<sys::Mapping>& all);
   void introduce(std::int32_t pid, Target& target);
+  void tell_reach(std::int32_t pid, const Target& target);
   void tell_nothing_found(std::int32_t pid, Target& target);
   void limit(std::int32_t pid, Target& target, trace::ModelLevel level, const std::string& why);
   void attach(std::int32_t pid, Target& target, trace::ModelLevel level);

@@ -43,7 +43,9 @@ TEST(ModelSource, EveryRoleHasALevel) {
       {WIRE_MODEL_GRAPH, trace::ModelLevel::kGraph},
       {WIRE_MODEL_OPERATOR, trace::ModelLevel::kOperator},
       {WIRE_MODEL_FUSED_OPERATOR, trace::ModelLevel::kOperator},
-      {WIRE_MODEL_BARRIER, trace::ModelLevel::kThread}};
+      {WIRE_MODEL_BARRIER, trace::ModelLevel::kThread},
+      {WIRE_MODEL_CONTEXT_DECODE, trace::ModelLevel::kToken},
+      {WIRE_MODEL_EVAL, trace::ModelLevel::kToken}};
   ASSERT_EQ(levels.size(), std::size_t{WIRE_MODEL_ROLES} - 1);
   for (const auto& [role, level] : levels)
     EXPECT_EQ(level_of(role), level) << role;
