@@ -72,8 +72,20 @@ Json greatest_operator(const Json& process, std::string_view phase) {
   return {};
 }
 
+/// Why the recording does not hold a figure; "" if it does.
+std::string reason_of(const Json& process, std::string_view figure) {
+  const Json unknown = process.at("unknown");
+  for (std::size_t i = 0; i < std::min(unknown.size(), kModelRowsShown); ++i)
+    if (unknown.at(i).at("figure").as_string() == figure)
+      return unknown.at(i).at("reason").as_string();
+  return {};
+}
+
 std::string lead_of(const Json& process) {
   const Json row = greatest_operator(process, "decode");
+  const std::string why = reason_of(process, "micro_batches");
+  if (!why.empty() && !row.is_object())
+    return fmt::format("Micro-batches are not known: {}.", shortened(why, 200));
   if (process.at("micro_batches").at("count").as_int() == 0 && !row.is_object())
     return "No micro-batch ran while it was observed.";
   if (!row.is_object())
@@ -111,8 +123,10 @@ std::string failures_of_calls(const Json& process) {
 std::string headline_html(const Json& process, const Json& report, bool is_first) {
   const Json speed = process.at("speed"), calls = process.at("decode");
   const auto tokens = number_in(speed.at("tokens_per_second"));
-  const std::string heading =
-      tokens ? fmt::format("{} tokens a second", shown(*tokens)) : "No token was generated";
+  const bool is_known = reason_of(process, "micro_batches").empty();
+  const std::string heading = tokens     ? fmt::format("{} tokens a second", shown(*tokens))
+                              : is_known ? "No token was generated"
+                                         : "Tokens a second are not known";
   const std::int64_t failed = failed_calls(process);
   std::vector<Card> figures{
       {number_text(speed.at("tokens_per_second")), "tokens/s, generated", ""},
@@ -121,7 +135,8 @@ std::string headline_html(const Json& process, const Json& report, bool is_first
       {number_text(speed.at("prompt_tokens_per_second")), "prompt tokens/s", ""},
       {number_text(calls.at("calls")), "calls of llama_decode",
        number_text(calls.at("tokens")) + " tokens"},
-      {shown(static_cast<double>(failed)), "failed calls", ""}};
+      {calls.is_object() ? shown(static_cast<double>(failed)) : std::string(kNoFigure),
+       "failed calls", ""}};
   if (is_first) {
     const auto seconds = number_in(report.at("seconds"));
     figures.push_back(
@@ -441,13 +456,18 @@ std::string cache_html(const Json& process, const Json& view) {
 
 std::string process_facts(const Json& process) {
   Facts facts;
+  const Json unknown = process.at("unknown");
+  for (std::size_t i = 0; i < std::min(unknown.size(), kModelRowsShown); ++i)
+    facts.add("unknown: " + shortened(unknown.at(i).at("figure").as_string(), 40),
+              shortened(unknown.at(i).at("reason").as_string(), 200));
   const Json batches = process.at("micro_batches"), graphs = process.at("graphs");
   facts.add("ggml", process.at("ggml").as_string());
-  facts.add("micro-batches",
-            fmt::format("{} with {} tokens: {} of prompts, {} generated",
-                        number_text(batches.at("count")), number_text(batches.at("tokens")),
-                        number_text(batches.at("prompt_tokens")),
-                        number_text(batches.at("generated_tokens"))));
+  if (batches.is_object())
+    facts.add("micro-batches",
+              fmt::format("{} with {} tokens: {} of prompts, {} generated",
+                          number_text(batches.at("count")), number_text(batches.at("tokens")),
+                          number_text(batches.at("prompt_tokens")),
+                          number_text(batches.at("generated_tokens"))));
   if (graphs.at("count").as_int() > 0)
     facts.add("graphs",
               fmt::format("{}, of which {} were seen whole; {} were built, the others ran "
@@ -515,20 +535,20 @@ Json view_of_process(const Json& process, const Json& views, std::size_t index) 
   return view.at("pid").as_int() == process.at("pid").as_int() ? view : Json();
 }
 
-Result<void> check_model_schema(const Json& json, std::string_view wanted) {
+Result<void> check_model_schema(const Json& json, std::string_view wanted, std::int64_t version) {
   const std::string is = json.at("schema").as_string();
-  if (is == wanted && json.at("version").as_int() == 1) return {};
+  if (is == wanted && json.at("version").as_int() == version) return {};
   return Error{Code::kUnsupported,
-               fmt::format("write report: schema \"{}\" version {} is not {} version 1",
-                           shortened(is, 100), json.at("version").as_int(), wanted),
+               fmt::format("write report: schema \"{}\" version {} is not {} version {}",
+                           shortened(is, 100), json.at("version").as_int(), wanted, version),
                "give the JSON of kansoku llm report"};
 }
 
 }  // namespace
 
 Result<std::string> llm_html(const Json& report, const Json& view) {
-  TRY_VOID(check_model_schema(report, "kansoku.llm.report"));
-  TRY_VOID(check_model_schema(view, "kansoku.llm.view"));
+  TRY_VOID(check_model_schema(report, "kansoku.llm.report", 2));
+  TRY_VOID(check_model_schema(view, "kansoku.llm.view", 1));
   const Json processes = report.at("processes");
   const std::size_t count = std::min(processes.size(), kProcessesShown);
   std::string body = missing_data_html(report);

@@ -54,7 +54,7 @@ Json llm_report_of(const std::string& name) {
       "operators",
       Json::array().push(work_of(name, "decode", 0.936)).push(work_of("ROPE", "prefill", 0.095)));
   process.set("nodes", Json::array().push(work_of(name, "decode", 0.5)));
-  return parsed(R"({"schema": "kansoku.llm.report", "version": 1, "seconds": 4.2,
+  return parsed(R"({"schema": "kansoku.llm.report", "version": 2, "seconds": 4.2,
     "cost_share": 0.0182, "coverage": [{"level": "thread", "seconds": 4.2, "hits": 127805}],
     "peaks": {"bytes_per_second": 25e9, "flops_per_second": 92e9, "threads": 2}})")
       .set("findings", Json::array().push(Json::object()
@@ -171,7 +171,7 @@ TEST(LlmHtml, LeavesOutWhatIsUnknown) {
 }
 
 TEST(LlmHtml, SaysThatThereIsNoModel) {
-  const auto html = llm_html(parsed(R"({"schema": "kansoku.llm.report", "version": 1})"),
+  const auto html = llm_html(parsed(R"({"schema": "kansoku.llm.report", "version": 2})"),
                              parsed(R"({"schema": "kansoku.llm.view", "version": 1})"));
   ASSERT_TRUE(html.has_value());
   EXPECT_THAT(*html, HasSubstr("No model in inference was seen"));
@@ -183,7 +183,7 @@ TEST(LlmHtml, TakesOddValuesOfItsSchemaAndNoOther) {
   view.set("windows", Json::array().push(3));
   EXPECT_TRUE(llm_html(report, view).has_value());
   for (const Json& other :
-       {Json(report).set("version", 2), Json(report).set("schema", "x"), view}) {
+       {Json(report).set("version", 3), Json(report).set("schema", "x"), view}) {
     const auto refused = llm_html(other, view);
     ASSERT_FALSE(refused.has_value());
     EXPECT_EQ(refused.error().code, Code::kUnsupported);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "infer/off_cpu.h"
+#include "infer/unknown.h"
 #include "infer/work.h"
 #include "stats/summary.h"
 
@@ -39,7 +40,8 @@ class ProcessAdder {
   ProcessAdder(const Process& process, const trace::Trace& trace, const OffCpu& off_cpu)
       : process_(process), trace_(trace), off_cpu_(off_cpu) {}
 
-  ProcessFigures add_up() {
+  ProcessFigures add_up(std::map<std::string, std::string> unknown) {
+    out_.unknown = std::move(unknown);
     out_.pid = process_.pid;
     out_.name = process_.name;
     out_.ggml = process_.ggml;
@@ -80,9 +82,14 @@ class ProcessAdder {
         ++out_.unanswered;
     }
     out_.micro_batches = process_.micro_batches.size();
+    if (!out_.unknown.contains("micro_batches")) add_micro_batches();
+  }
+
+  void add_micro_batches() {
     std::vector<double> decode_ms;
     double decode_ns = 0, prefill_ns = 0;
     for (const MicroBatch& one : process_.micro_batches) {
+      if (!one.has_tokens) continue;  // its call began before the recording
       out_.micro_batch_tokens += one.tokens;
       // A call of one micro-batch takes what the call takes.
       const bool is_alone =
@@ -111,7 +118,7 @@ class ProcessAdder {
     std::set<std::int64_t> uids;
     for (const Graph& graph : process_.graphs)
       uids.insert(graph.uid);
-    out_.uids = uids.size();
+    if (!uids.contains(0)) out_.uids = uids.size();  // 0: it has none
     for (std::size_t i = 0; i < process_.graphs.size(); ++i) {
       const Graph& graph = process_.graphs[i];
       if (graph.is_whole) ++out_.graphs_whole;
@@ -367,7 +374,11 @@ class ProcessAdder {
     CacheRow row;
     for (const auto& [number, definition] : process_.definitions) {
       for (const Node& node : definition.nodes) {
-        if (node.op == "SET_ROWS") row.cells = std::max(row.cells, node.shape.ne[1]);
+        // Without flash attention the values are transposed: single elements, no cells.
+        if (node.op == "SET_ROWS" && node.shape.ne[0] > 1)
+          row.cells = std::max(row.cells, node.shape.ne[1]);
+        const bool is_masked = node.op == "SOFT_MAX" && node.sources.size() >= 2;
+        if (is_masked) row.attended = std::max(row.attended, node.shape.ne[0]);
         if (node.op == "FLASH_ATTN_EXT" && node.sources.size() >= 2)
           row.attended = std::max(row.attended, node.sources[1].shape.ne[1]);
       }
@@ -424,7 +435,8 @@ Report make_report(const Run& run) {
   out.unreadable = run.unreadable;
   const OffCpu off_cpu(*run.trace);
   for (const Process& process : run.processes)
-    out.processes.push_back(ProcessAdder(process, *run.trace, off_cpu).add_up());
+    out.processes.push_back(
+        ProcessAdder(process, *run.trace, off_cpu).add_up(unknown_figures(run, process)));
   std::map<trace::ModelLevel, Coverage> coverage;
   double cost = 0;
   for (const Window& window : run.windows) {

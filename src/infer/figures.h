@@ -85,7 +85,7 @@ struct ProcessFigures {
   std::map<std::int64_t, std::uint64_t> results;
   std::int64_t decode_tokens{0};
   std::uint64_t micro_batches{0}, graphs{0}, graphs_whole{0}, splits{0};
-  std::uint64_t uids{0};  // graphs that were built: the others ran again
+  std::optional<std::uint64_t> uids;  // graphs that were built: the others ran again
   std::int64_t micro_batch_tokens{0}, generated{0}, prompt{0};  // generated: rows of decode phases
   std::optional<double> ms_p50, ms_p99;                         // of a micro-batch that decodes
   std::optional<double> tokens_per_second;                      // of decodes, per time in calls
@@ -101,6 +101,7 @@ struct ProcessFigures {
   std::vector<GraphRow> definitions;
   double runnable_ns{0}, blocked_ns{0};  // of all threads while they were busy
   bool has_scheduler{false};
+  std::map<std::string, std::string> unknown;  // infer/unknown.h: these figures are not 0
 };
 inline constexpr std::size_t kTimelineMax = 2000;
 

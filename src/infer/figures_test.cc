@@ -307,6 +307,23 @@ TEST(Figures, SeeHowFullTheCacheIs) {
   EXPECT_FALSE(figures_of(without).cache.has_value());
 }
 
+TEST(Figures, CellsAreNoElementsOfTransposedValues) {
+  RecordingForTest recording;
+  recording.node(1, 0, {"SET_ROWS", "cache_k", "F16 8x512x1x1 8192", {"F32 8x1x1x1 32 =k"}});
+  recording.node(1, 1, {"SET_ROWS", "cache_v", "F16 1x4096x1x1 8192", {"F32 1x8x1x1 32 =v"}});
+  recording.node(1, 2,
+                 {"SOFT_MAX",
+                  "kq_soft_max",
+                  "F32 256x1x2x1 2048",
+                  {"F32 256x1x2x1 2048 =kq", "F32 256x1x1x1 1024 =mask"}});
+  recording.node(1, 3, {"SOFT_MAX", "gate", "F32 900x1x1x1 3600", {"F32 900x1x1x1 3600 =x"}});
+  recording.micro_batch({10, 20}, 1, 1, "0:2");
+  const ProcessFigures figures = figures_of(recording);
+  ASSERT_TRUE(figures.cache.has_value());
+  EXPECT_EQ(figures.cache->cells, 512);
+  EXPECT_EQ(figures.cache->attended, 256);
+}
+
 TEST(Figures, DrawAtMostSoMuchOfATimeline) {
   RecordingForTest recording;
   const auto add = [&](std::size_t from, std::size_t to) {

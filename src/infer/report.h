@@ -22,7 +22,7 @@ struct ReportOptions {
   std::optional<Peaks> peaks{};  // nothing: no roofline
 };
 
-/// Schema kansoku.llm.report/1 (docs/formats/llm.md).
+/// Schema kansoku.llm.report/2 (docs/formats/llm.md).
 [[nodiscard]] Json to_json(const Report& report, const ReportOptions& options,
                            const Verdict& verdict = {});
 /// Data that a page draws beside the report, schema kansoku.llm.view/1: micro-batches and cells in

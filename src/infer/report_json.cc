@@ -172,29 +172,34 @@ Json process_json(const ProcessFigures& process, const ReportOptions& options) {
     results.set(std::to_string(result), count);
   Json out = Json::object();
   out.set("pid", process.pid).set("name", process.name).set("ggml", process.ggml);
-  out.set("decode", Json::object()
-                        .set("calls", process.decodes)
-                        .set("results", std::move(results))
-                        .set("without_result", process.unanswered)
-                        .set("tokens", process.decode_tokens));
-  out.set("micro_batches", Json::object()
-                               .set("count", process.micro_batches)
-                               .set("tokens", process.micro_batch_tokens)
-                               .set("prompt_tokens", process.prompt)
-                               .set("generated_tokens", process.generated));
-  out.set("graphs", Json::object()
-                        .set("count", process.graphs)
-                        .set("whole", process.graphs_whole)
-                        .set("built", process.uids)
-                        .set("splits", process.splits)
-                        .set("definitions", std::uint64_t{process.definitions.size()}));
+  const auto known = [&](const char* figure, Json value) {
+    out.set(figure, process.unknown.contains(figure) ? Json() : std::move(value));
+  };
+  known("decode", Json::object()
+                      .set("calls", process.decodes)
+                      .set("results", std::move(results))
+                      .set("without_result", process.unanswered)
+                      .set("tokens", process.decode_tokens));
+  known("micro_batches", Json::object()
+                             .set("count", process.micro_batches)
+                             .set("tokens", process.micro_batch_tokens)
+                             .set("prompt_tokens", process.prompt)
+                             .set("generated_tokens", process.generated));
+  known("graphs", Json::object()
+                      .set("count", process.graphs)
+                      .set("whole", process.graphs_whole)
+                      .set("built", process.uids ? Json(*process.uids) : Json())
+                      .set("splits", process.splits)
+                      .set("definitions", std::uint64_t{process.definitions.size()}));
   out.set("speed", Json::object()
                        .set("tokens_per_second", optional_number(process.tokens_per_second))
                        .set("prompt_tokens_per_second", optional_number(process.prefill_per_second))
                        .set("decode_ms_p50", optional_number(process.ms_p50))
                        .set("decode_ms_p99", optional_number(process.ms_p99)));
-  out.set("operators", operators_json(process, options)).set("nodes", nodes_json(process, options));
-  out.set("threads", threads_json(process)).set("graph_ns", whole(process.graph_ns));
+  known("operators", operators_json(process, options));
+  out.set("nodes", process.unknown.contains("operators") ? Json() : nodes_json(process, options));
+  known("threads", threads_json(process));
+  out.set("graph_ns", process.unknown.contains("threads") ? Json() : whole(process.graph_ns));
   out.set("imbalance", optional_number(process.imbalance));
   out.set("graph_kinds", graphs_json(process)).set("experts", experts_json(process));
   if (process.cache) {
@@ -207,6 +212,10 @@ Json process_json(const ProcessFigures& process, const ReportOptions& options) {
                            .set("known", process.has_scheduler)
                            .set("runnable_ns", whole(process.runnable_ns))
                            .set("blocked_ns", whole(process.blocked_ns)));
+  Json unknown = Json::array();
+  for (const auto& [figure, reason] : process.unknown)
+    unknown.push(Json::object().set("figure", figure).set("reason", reason));
+  out.set("unknown", std::move(unknown));
   return out;
 }
 
@@ -214,7 +223,7 @@ Json process_json(const ProcessFigures& process, const ReportOptions& options) {
 
 Json to_json(const Report& report, const ReportOptions& options, const Verdict& verdict) {
   Json out = Json::object();
-  out.set("schema", "kansoku.llm.report").set("version", 1);
+  out.set("schema", "kansoku.llm.report").set("version", 2);
   Json losses = Json::object();
   for (const auto& [name, count] : report.losses)
     losses.set(name, count);

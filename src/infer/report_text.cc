@@ -179,16 +179,32 @@ void write_comparison(std::string& out, const Comparison& comparison,
   }
 }
 
+/// "micro-batches" for "micro_batches".
+std::string words_of(std::string figure) {
+  std::replace(figure.begin(), figure.end(), '_', '-');
+  return figure;
+}
+
 void write_speed(std::string& out, const ProcessFigures& process) {
   fmt::format_to(Out(out), "process {} {}{}\n", process.pid, printable(process.name),
                  process.ggml.empty() ? "" : fmt::format(", ggml {}", printable(process.ggml)));
   std::uint64_t failed = 0;
   for (const auto& [result, count] : process.results)
     if (result != 0) failed += count;
-  fmt::format_to(Out(out), "  {} decode calls of {} tokens, {} micro-batches, {} graphs",
-                 process.decodes, process.decode_tokens, process.micro_batches, process.graphs);
+  std::string counts;
+  const auto add = [&](const char* figure, const std::string& text) {
+    if (process.unknown.contains(figure)) return;
+    counts += (counts.empty() ? "  " : ", ") + text;
+  };
+  add("decode",
+      fmt::format("{} decode calls of {} tokens", process.decodes, process.decode_tokens));
+  add("micro_batches", fmt::format("{} micro-batches", process.micro_batches));
+  add("graphs", fmt::format("{} graphs", process.graphs));
+  out += counts;
   if (failed > 0) fmt::format_to(Out(out), "; {} calls failed", failed);
-  out += '\n';
+  if (!counts.empty()) out += '\n';
+  for (const auto& [figure, reason] : process.unknown)
+    fmt::format_to(Out(out), "  {}: unknown: {}\n", words_of(figure), printable(reason));
   if (process.tokens_per_second) {
     fmt::format_to(Out(out), "  {:.1f} tokens/s while decoding ({:.2f} ms, p99 {:.2f} ms)",
                    *process.tokens_per_second, process.ms_p50.value_or(0),

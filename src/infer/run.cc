@@ -124,7 +124,7 @@ class RunReader {
     const trace::InstantTable& table = trace_.instants;
     if (table.category[i].raw == 0) return;
     const Args args(trace_, table.arg_begin[i], table.arg_count[i]);
-    if (table.category[i] == is_.engine) process_of(table.track[i]).ggml = args.text("ggml");
+    if (table.category[i] == is_.engine) read_engine(process_of(table.track[i]), args);
     if (table.category[i] != is_.node) return;
     const auto graph = args.small<std::uint32_t>("graph");
     const auto index = args.small<std::uint32_t>("node");
@@ -145,6 +145,13 @@ class RunReader {
     auto& nodes = definitions[*graph].nodes;
     if (nodes.size() <= *index) nodes.resize(*index + 1);
     nodes[*index] = read_node(args, trace_.str(table.name[i]), *shape);
+  }
+
+  static void read_engine(Process& process, const Args& args) {
+    process.ggml = args.text("ggml");
+    const auto level = trace::model_level_from_name(args.text("level"));
+    if (level)
+      process.reach = {std::string(args.text("functions")), *level, std::string(args.text("why"))};
   }
 
   static Node read_node(const Args& args, std::string_view name, const trace::TensorShape& shape) {
@@ -227,6 +234,7 @@ class RunReader {
                       parse_rows(args.text("rows")),
                       kNone,
                       caller};
+      made.has_tokens = made.tokens > 0;
       made.is_prefill = made.tokens > std::max<std::int64_t>(made.sequences, 1);
       process.micro_batches.push_back(std::move(made));
     } else {

@@ -52,6 +52,7 @@ struct MicroBatch {
   std::uint32_t caller{0};
   /// More tokens than sequences: a prompt is read.
   bool is_prefill{false};
+  bool has_tokens{true};  // else its arguments were not understood, and all above is empty
 };
 /// A part of a graph that was handed to one backend; it ends where the next one begins.
 struct Split {
@@ -95,6 +96,7 @@ struct Window {
 struct Process {
   std::int32_t pid{0};
   std::string name, ggml;
+  std::optional<trace::ModelReach> reach;  // older recordings do not say
   std::map<std::uint32_t, Definition> definitions;
   std::vector<Decode> decodes;
   std::vector<MicroBatch> micro_batches;

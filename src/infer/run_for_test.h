@@ -41,6 +41,11 @@ class RecordingForTest {
   void engine(std::string_view version) {
     instant(trace::kModelEngine, "engine", {trace::Arg::str(key("ggml"), version)});
   }
+  void reach(std::string_view functions, std::string_view level, std::string_view why = "") {
+    instant(trace::kModelEngine, "engine",
+            {trace::Arg::str(key("functions"), functions), trace::Arg::str(key("level"), level),
+             trace::Arg::str(key("why"), why)});
+  }
   struct NodeForTest {
     std::string_view op, name, shape;
     std::vector<std::string> sources{};

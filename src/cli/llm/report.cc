@@ -30,7 +30,7 @@ class LlmReport final : public Command {
     app.add_option("--top", options_.rows, "rows of a table")
         ->check(CLI::Range(1, 100000))
         ->capture_default_str();
-    app.add_flag("--json", json_, "print JSON (schema kansoku.llm.report/1)");
+    app.add_flag("--json", json_, "print JSON (schema kansoku.llm.report/2)");
     app.add_option("--html", html_, "also write an HTML page");
     app.add_flag("--force", force_, "overwrite a file of another kind");
     app.add_option("--base", base_, "another recording of the program: show what changed since");

@@ -39,7 +39,7 @@ class LlmTop final : public Command {
         ->check(CLI::Range(1, 1000))
         ->capture_default_str();
     app.add_flag("--once", once_, "print one screen, of one interval, and exit");
-    app.add_flag("--json", json_, "print JSON, one line a screen (schema kansoku.llm.report/1)");
+    app.add_flag("--json", json_, "print JSON, one line a screen (schema kansoku.llm.report/2)");
     app.add_flag("--no-peaks", no_peaks_,
                  "do not measure this machine: no comparison with what it can do");
     app.footer(
