@@ -108,10 +108,11 @@ struct wire_model_experts {
 };
 
 /* Offsets in structures of the observed libraries, bytes. */
+#define WIRE_MODEL_NOWHERE 0xffff
 struct wire_model_layout {
   __u16 tensor_op, tensor_src, tensor_ne, tensor_nb, tensor_data;
   __u16 graph_node_count, graph_nodes;
-  __u16 graph_uid; /* 0: graphs have none */
+  __u16 graph_uid; /* WIRE_MODEL_NOWHERE: graphs have none */
   __u16 backend_graph_compute;
   __u16 batch_token_count; /* from the stack pointer of the entry */
   __u16 micro_tokens; /* tokens, tokens of a sequence, sequences; then different sequences, or an

@@ -291,9 +291,9 @@ static __always_inline void on_graph(const struct hit* hit, __u64 graph, __u64 b
   const struct wire_model_layout* layout = &hit->target->layout;
   __u64 uid = 0, compute = 0;
   __s32 count = 0;
-  int failed =
-      (layout->graph_uid && bpf_probe_read_user(&uid, 8, (void*)(graph + layout->graph_uid))) ||
-      bpf_probe_read_user(&count, 4, (void*)(graph + layout->graph_node_count));
+  int failed = (layout->graph_uid != WIRE_MODEL_NOWHERE &&
+                bpf_probe_read_user(&uid, 8, (void*)(graph + layout->graph_uid))) ||
+               bpf_probe_read_user(&count, 4, (void*)(graph + layout->graph_node_count));
   if (backend)
     failed |=
         bpf_probe_read_user(&compute, 8, (void*)(backend + layout->backend_graph_compute)) != 0;

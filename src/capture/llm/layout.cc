@@ -46,7 +46,7 @@ constexpr wire_model_layout wire_layout(std::uint16_t graph_uid) {
 // Tried on the releases of tests/llm/releases.py.
 constexpr std::array<Layout, 2> kLayouts{{
     {"ggml since 0.21", {0, 21}, kTensor, wire_layout(88)},
-    {"ggml before 0.21", {0, 0}, kTensor, wire_layout(0)},
+    {"ggml before 0.21", {0, 0}, kTensor, wire_layout(WIRE_MODEL_NOWHERE)},
 }};
 
 struct Type {
