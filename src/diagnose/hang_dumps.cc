@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <map>
 #include <optional>
 #include <set>
@@ -61,6 +62,18 @@ bool needs_equal_sizes(std::string_view name) {
   return std::find(kEqual.begin(), kEqual.end(), op) != kEqual.end();
 }
 
+/// Operations that no rank completes before all have begun them.
+bool needs_all(std::string_view name) {
+  constexpr std::array<std::string_view, 7> kJoint{"all_reduce", "allreduce",      "all_gather",
+                                                   "allgather",  "reduce_scatter", "all_to_all",
+                                                   "barrier"};
+  std::string lower(name);
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return std::any_of(kJoint.begin(), kJoint.end(),
+                     [&](std::string_view word) { return lower.find(word) != std::string::npos; });
+}
+
 /// How far a group has come on a rank.
 struct Progress {
   std::int64_t enqueued{-1}, completed{-1};
@@ -82,6 +95,8 @@ class DumpAnalysis {
   struct Rank {
     const FlightDump* dump{nullptr};
     std::map<std::string, Progress> progress;    // by group name
+    std::map<std::string, std::int64_t> joint;   // completed one that needs all ranks, likewise
+    bool is_older{false};                        // than the dumps of its peers
     std::map<std::string, std::int64_t> oldest;  // collective that the ring holds, likewise
     std::vector<const DumpEntry*> pending;       // by time of creation
     Wait wait;
@@ -89,6 +104,7 @@ class DumpAnalysis {
 
   [[nodiscard]] Result<void> take_dumps();
   void name_groups();
+  void find_older();
   void find_wait(std::int32_t number, Rank& rank);
   void find_pair_wait(const DumpEntry& entry, std::int32_t number, Wait& wait) const;
   void find_group_wait(const DumpEntry& entry, std::int32_t number, Wait& wait) const;
@@ -101,7 +117,7 @@ class DumpAnalysis {
   void add_board(const std::set<std::int32_t>& culprits, Diagnosis& out) const;
   void add_waiters(const std::vector<std::int32_t>& ranks, Finding& finding) const;
   void locate(std::int32_t rank, Finding& finding) const;
-  [[nodiscard]] double waiting_ms() const;
+  [[nodiscard]] std::optional<std::int64_t> timeout_ms() const;
   [[nodiscard]] std::size_t reaching_count(const std::set<std::int32_t>& culprits) const;
   [[nodiscard]] std::size_t waiting_count() const;
   [[nodiscard]] bool all_have_arrived() const;
@@ -139,6 +155,9 @@ Result<void> DumpAnalysis::take_dumps() {
 /// Ids in the status are local. A rank's own entries give some of them names; ranks whose status
 /// has the same ids were set up alike, so an id means a group of the same description there.
 void DumpAnalysis::name_groups() {
+  std::set<std::string> described;
+  for (const auto& [group, members] : members_)
+    if (!members.empty()) described.insert(group);
   std::map<std::vector<std::int64_t>, std::map<std::int64_t, std::string>> layouts;
   const auto layout_of = [](const FlightDump& dump) {
     std::vector<std::int64_t> ids;
@@ -175,8 +194,19 @@ void DumpAnalysis::name_groups() {
       if (!entry.is_p2p) rank.oldest.try_emplace(entry.group_name, entry.collective_seq);
       auto& progress = rank.progress[entry.group_name];
       if (!entry.is_p2p) progress.enqueued = std::max(progress.enqueued, entry.collective_seq);
-      if (!entry.is_p2p && !is_pending(entry))
-        progress.completed = std::max(progress.completed, entry.collective_seq);
+      if (entry.is_p2p || is_pending(entry)) continue;
+      progress.completed = std::max(progress.completed, entry.collective_seq);
+      if (needs_all(entry.name)) {
+        std::int64_t& joint = rank.joint.try_emplace(entry.group_name, -1).first->second;
+        joint = std::max(joint, entry.collective_seq);
+      }
+    }
+    // Not every version describes its groups: who took part belongs to one.
+    for (const DumpEntry& entry : dump.entries) {
+      if (described.contains(entry.group_name) || entry.is_p2p) continue;
+      auto& members = members_[entry.group_name];
+      if (std::find(members.begin(), members.end(), number) == members.end())
+        members.push_back(number);
     }
     std::stable_sort(
         rank.pending.begin(), rank.pending.end(), [](const DumpEntry* a, const DumpEntry* b) {
@@ -190,12 +220,44 @@ const std::vector<std::int32_t>* DumpAnalysis::members_of(const std::string& gro
   return known == members_.end() ? nullptr : &known->second;
 }
 
+/// A rank whose peers completed an operation of all behind the one that it is in took part in that,
+/// too: its dump is of an earlier moment, and tells nothing of the present.
+void DumpAnalysis::find_older() {
+  std::map<std::string, std::int64_t> joint;  // the latest of all ranks
+  for (const auto& [number, rank] : ranks_)
+    for (const auto& [group, seq] : rank.joint) {
+      std::int64_t& latest = joint.try_emplace(group, seq).first->second;
+      latest = std::max(latest, seq);
+    }
+  for (auto& [number, rank] : ranks_) {
+    if (rank.dump->bad_entries > 0) continue;  // one of these may be its latest
+    std::map<std::string, std::int64_t> at;    // the operation that it is in, or the one to come
+    for (const auto& [group, progress] : rank.progress)
+      at[group] = progress.enqueued;
+    for (const DumpEntry* entry : rank.pending)
+      if (!entry->is_p2p)
+        at[entry->group_name] = std::min(at[entry->group_name], entry->collective_seq);
+    for (const auto& [group, seq] : at) {
+      const auto latest = joint.find(group);
+      const auto* members = members_of(group);
+      const bool is_member = members == nullptr ||
+                             std::find(members->begin(), members->end(), number) != members->end();
+      if (is_member && latest != joint.end() && latest->second > seq &&
+          !not_aligned_.contains(group))
+        rank.is_older = true;
+    }
+    if (rank.is_older) rank.pending.clear();
+  }
+}
+
 void DumpAnalysis::find_pair_wait(const DumpEntry& entry, std::int32_t number, Wait& wait) const {
   const auto* members = members_of(entry.group_name);
   const auto place = peer_of(entry);
   if (members == nullptr || !place || *place >= members->size()) return;
   const std::int32_t peer = (*members)[*place];
-  if (peer != number) wait.for_ranks.push_back(peer);
+  const auto known = ranks_.find(peer);
+  const bool is_older = known != ranks_.end() && known->second.is_older;
+  if (peer != number && !is_older) wait.for_ranks.push_back(peer);
 }
 
 void DumpAnalysis::find_group_wait(const DumpEntry& entry, std::int32_t number, Wait& wait) const {
@@ -208,6 +270,7 @@ void DumpAnalysis::find_group_wait(const DumpEntry& entry, std::int32_t number, 
       wait.for_ranks.push_back(member);
       continue;
     }
+    if (peer->second.is_older) continue;
     const auto progress = peer->second.progress.find(entry.group_name);
     const bool is_known = peer->second.dump->bad_entries == 0;  // one left out may be the latest
     if (progress == peer->second.progress.end()) continue;      // not known how far it came
@@ -291,23 +354,18 @@ void DumpAnalysis::find_mismatches(Diagnosis& out) const {
   }
 }
 
-/// How long the job stood still at least: from the first pending operation to the first deadline,
-/// which is when the dumps were written. 0 if they say no deadline.
-double DumpAnalysis::waiting_ms() const {
-  std::int64_t first_ns = 0;
-  std::int64_t deadline_ns = 0;
+/// The timeout of the first operation that is pending, milliseconds; nothing if none says it. When
+/// the dumps were written they do not say.
+std::optional<std::int64_t> DumpAnalysis::timeout_ms() const {
+  const DumpEntry* first = nullptr;
   for (const auto& [number, rank] : ranks_) {
     for (const DumpEntry* entry : rank.pending) {
-      const std::int64_t created_ns = entry->created_ns;
-      if (created_ns <= 0 || created_ns > kTimeMaxNs || entry->timeout_ms <= 0 ||
-          entry->timeout_ms > kTimeoutMaxMs)
-        continue;
-      const std::int64_t ends_ns = created_ns + entry->timeout_ms * 1'000'000;
-      if (first_ns == 0 || created_ns < first_ns) first_ns = created_ns;
-      if (deadline_ns == 0 || ends_ns < deadline_ns) deadline_ns = ends_ns;
+      const bool is_known = entry->created_ns > 0 && entry->created_ns <= kTimeMaxNs &&
+                            entry->timeout_ms > 0 && entry->timeout_ms <= kTimeoutMaxMs;
+      if (is_known && (first == nullptr || entry->created_ns < first->created_ns)) first = entry;
     }
   }
-  return static_cast<double>(deadline_ns - first_ns) / kNsPerMs;
+  return first == nullptr ? std::nullopt : std::optional(first->timeout_ms);
 }
 
 /// Adds the rank's place in its code, as far as the dump says.
@@ -472,7 +530,8 @@ void DumpAnalysis::add_board(const std::set<std::int32_t>& culprits, Diagnosis& 
     out.view.hang_groups.push_back(std::move(group));
 }
 
-/// Number of the waiting ranks whose waiting leads to the culprits, directly or over others.
+/// Number of the waiting ranks whose waiting leads to the culprits, directly or over others; those
+/// themselves do not count.
 std::size_t DumpAnalysis::reaching_count(const std::set<std::int32_t>& culprits) const {
   std::set<std::int32_t> reached = culprits;
   for (bool grows = true; grows;) {
@@ -487,7 +546,8 @@ std::size_t DumpAnalysis::reaching_count(const std::set<std::int32_t>& culprits)
   }
   return static_cast<std::size_t>(
       std::count_if(ranks_.begin(), ranks_.end(), [&](const auto& of_number) {
-        return of_number.second.wait.entry != nullptr && reached.contains(of_number.first);
+        return of_number.second.wait.entry != nullptr && reached.contains(of_number.first) &&
+               !culprits.contains(of_number.first);
       }));
 }
 
@@ -500,6 +560,7 @@ std::size_t DumpAnalysis::waiting_count() const {
 Result<Diagnosis> DumpAnalysis::run() {
   TRY_VOID(take_dumps());
   name_groups();
+  find_older();
   for (auto& [number, rank] : ranks_)
     find_wait(number, rank);
   Diagnosis out;
@@ -518,20 +579,25 @@ Result<Diagnosis> DumpAnalysis::run() {
   const std::size_t waiting = waiting_count();
   add_board(culprits, out);
   for (Finding& finding : out.findings) {
-    finding.cost_ms_per_step = waiting_ms();
     finding.share = 1;
     finding.basis = Basis::kObservation;
-    if (waiting > 0)
+    if (reaching > 0)
       finding.evidence.push_back(fmt::format(words::kWaitsLeadThere, reaching, waiting));
+    if (const auto ms = timeout_ms())
+      finding.evidence.push_back(
+          fmt::format(words::kTimeoutOfFirst, static_cast<double>(*ms) / 1000));
   }
   for (const auto& [number, rank] : ranks_) {
     if (!culprits.empty() && rank.wait.entry != nullptr && !culprits.contains(number))
       out.victims.push_back(number);
   }
   out.notes.push_back(fmt::format(words::kRanksWait, waiting, ranks_.size()));
-  if (waiting > 0 && out.findings.empty())
-    out.notes.emplace_back(all_have_arrived() ? words::kNoneCompleted
-                                              : words::kNotKnownWhoIsBehind);
+  if (waiting > 0 && out.findings.empty()) {
+    if (all_have_arrived())
+      out.notes.emplace_back(words::kNoneCompleted);
+    else
+      out.missing.emplace_back(words::kNotKnownWhoIsBehind);
+  }
   add_gaps(out);
   return out;
 }
@@ -560,6 +626,10 @@ void DumpAnalysis::add_gaps(Diagnosis& out) const {
   for (const FlightDump& dump : dumps_)
     bad_entries += dump.bad_entries;
   if (bad_entries > 0) out.notes.push_back(fmt::format(words::kBadEntries, bad_entries));
+  std::vector<std::int32_t> older;
+  for (const auto& [number, rank] : ranks_)
+    if (rank.is_older) older.push_back(number);
+  if (!older.empty()) out.notes.push_back(fmt::format(words::kOlderDumps, fmt::join(older, ", ")));
   for (const std::string& group : not_aligned_)
     out.notes.push_back(fmt::format(words::kNotAligned, group));
 }

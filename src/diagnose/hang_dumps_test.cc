@@ -53,6 +53,10 @@ class Dump {
     if (entry.is_p2p) std::swap(entry.p2p_seq, entry.collective_seq);
     return *this;
   }
+  Dump& completed(const std::string& group, std::int64_t seq) {
+    add(group, "nccl:all_reduce", seq, "completed");
+    return *this;
+  }
   /// As version 1 numbers: transfers take numbers, too.
   Dump& counts_together() {
     dump_.counts_together = true;
@@ -337,14 +341,50 @@ TEST(HangDumps, TheFirstPendingOperationCounts) {
   EXPECT_THAT(d.findings[0].ranks, ElementsAre(1));
 }
 
-// Two ranks wait from 100 s and from 103 s, each for 180 s: the first gives up at 280 s.
-TEST(HangDumps, TheCostIsTheTimeUntilTheFirstDeadline) {
+// A timeout is no time that was seen: dumps are also written at any other moment.
+TEST(HangDumps, SayTheTimeoutAndNotForHowLong) {
   const Diagnosis d = run_dumps({Dump(0, kWorld).pending("0", 5).created(100 * kSecondNs),
                                  Dump(1, kWorld).status("0", 4, 4),
                                  Dump(2, kWorld).pending("0", 5).created(103 * kSecondNs),
                                  Dump(3, kWorld).pending("0", 5).created(0)});
   ASSERT_EQ(d.findings.size(), 1U);
-  EXPECT_DOUBLE_EQ(d.findings[0].cost_ms_per_step, 180'000);
+  EXPECT_DOUBLE_EQ(d.findings[0].cost_ms_per_step, 0);
+  EXPECT_THAT(d.findings[0].evidence, Contains(HasSubstr("has a timeout of 180 s")));
+}
+
+// Healthy ranks whose dumps were written one after the other.
+TEST(HangDumps, ADumpOfAnEarlierMomentIsNobodysFault) {
+  const auto healthy = [](int rank, std::int64_t at) {
+    Dump dump(rank, kWorld);
+    for (std::int64_t seq = at - 3; seq < at; ++seq)
+      dump.completed("0", seq);
+    return dump.pending("0", at);
+  };
+  const Diagnosis d =
+      run_dumps({healthy(0, 405), healthy(1, 420), healthy(2, 431), healthy(3, 455)});
+  EXPECT_THAT(d.findings, IsEmpty()) << verdict_text(d);
+  EXPECT_THAT(d.notes, Contains(HasSubstr("dumps of rank 0, 1, 2 are older")));
+  EXPECT_EQ(d.verdict(), Verdict::kNotEnoughData);
+  // One that had completed all it had handed over.
+  const Diagnosis idle = run_dumps(
+      {Dump(0, kWorld).completed("0", 405), healthy(1, 455), healthy(2, 455), healthy(3, 455)});
+  EXPECT_THAT(idle.findings, IsEmpty()) << verdict_text(idle);
+  // One operation further, and not completed by anybody: it never came.
+  const Diagnosis missing = run_dumps(
+      {Dump(0, kWorld).completed("0", 405), healthy(1, 406), healthy(2, 406), healthy(3, 406)});
+  ASSERT_EQ(missing.findings.size(), 1U);
+  EXPECT_THAT(missing.findings[0].ranks, ElementsAre(0));
+  EXPECT_EQ(missing.findings[0].verdict, "missing_rank");
+}
+
+// The groups are not described: those that were seen to take part belong to one.
+TEST(HangDumps, WhoTookPartIsAMember) {
+  const std::vector<Group> none;
+  const Diagnosis d =
+      run_dumps({Dump(0, none).completed("0", 5), Dump(1, none).completed("0", 5).pending("0", 6),
+                 Dump(2, none).completed("0", 5).pending("0", 6)});
+  ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
+  EXPECT_THAT(d.findings[0].ranks, ElementsAre(0));
 }
 
 TEST(HangDumps, NobodyWaits) {

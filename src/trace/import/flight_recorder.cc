@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "common/parse.h"
+#include "trace/import/format.h"
 #include "trace/import/internal/pickle.h"
 #include "trace/import/internal/plain_json.h"
 
@@ -62,6 +63,7 @@ class DumpReader {
   const PlainData& data_;
   const FlightLimits& limits_;
   std::size_t held_bytes_{0};
+  std::string_view lacking_;  // of the first entry that is no operation
 };
 
 /// A send or receive, by the name that it is profiled under: version 1 says it nowhere else.
@@ -233,11 +235,17 @@ std::optional<DumpEntry> DumpReader::entry_of(const Value& value, const FlightDu
   const auto number = [&](std::string_view key) { return integer(member(value, key), 0); };
   const Value* seq = member(value, dump.counts_together ? "seq_id" : "collective_seq_id");
   const Value* id = member(value, "pg_id");
-  if (seq == nullptr || id == nullptr) return std::nullopt;
-  entry.local_id = integer(id, 0);
+  const auto lacks = [this](std::string_view key) {
+    if (lacking_.empty()) lacking_ = key;
+    return std::nullopt;
+  };
+  if (seq == nullptr) return lacks(dump.counts_together ? "seq_id" : "collective_seq_id");
+  if (id == nullptr && dump.counts_together) return lacks("pg_id");
+  entry.local_id = integer(id, -1);
   entry.name = text(member(value, "profiling_name"));
   entry.state = text(member(value, "state"));
-  if (entry.name.empty() || entry.state.empty()) return std::nullopt;
+  if (entry.name.empty()) return lacks("profiling_name");
+  if (entry.state.empty()) return lacks("state");
   if (dump.counts_together) {
     entry.group_name = text(id);
     entry.is_p2p = is_transfer(entry.name);
@@ -246,7 +254,7 @@ std::optional<DumpEntry> DumpReader::entry_of(const Value& value, const FlightDu
   } else {
     const Value* group = member(value, "process_group");
     if (group == nullptr || group->items.size() < 2 || group->kind != Kind::kList)
-      return std::nullopt;
+      return lacks("process_group");
     entry.group_name = text(&data_.at(group->items[0]));
     entry.group_description = text(&data_.at(group->items[1]));
     entry.is_p2p = number("is_p2p") != 0;
@@ -283,8 +291,8 @@ Result<void> DumpReader::read_entries(const Value& entries, FlightDump& out) {
   if (out.entries.empty() && out.bad_entries > 0) {
     return Error{Code::kCorrupt,
                  fmt::format("read flight recorder dump: version {}, and none of its {} entries "
-                             "has the group, number, name and state of an operation",
-                             out.version, out.bad_entries)};
+                             "is an operation: the first lacks {}",
+                             out.version, out.bad_entries, lacking_)};
   }
   return {};
 }
@@ -322,8 +330,9 @@ Result<void> DumpReader::read(FlightDump& out) {
 
 }  // namespace
 
-Result<FlightDump> read_flight_recorder(ByteSpan untrusted, std::string_view file_name,
+Result<FlightDump> read_flight_recorder(ByteSpan bytes, std::string_view file_name,
                                         const FlightLimits& limits) {
+  const ByteSpan untrusted = without_byte_order_mark(bytes);
   const std::string_view text = as_text(untrusted);
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   const bool is_json = first != std::string_view::npos && text[first] == '{';

@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 #include <simdjson.h>
 
+#include <algorithm>
+#include <array>
+#include <string>
 #include <utility>
 
 namespace kansoku::trace::import {
@@ -75,10 +78,38 @@ class JsonTree {
   PlainData& out_;
 };
 
+namespace {
+
+// Python writes numbers that JSON does not have: they are unknown.
+std::string without_special_numbers(std::string_view text) {
+  constexpr std::array<std::string_view, 3> kSpecial{"-Infinity", "Infinity", "NaN"};
+  std::string out;
+  out.reserve(text.size());
+  bool is_in_text = false;
+  while (!text.empty()) {
+    const char first = text.front();
+    const auto* const special =
+        std::find_if(kSpecial.begin(), kSpecial.end(),
+                     [&](std::string_view word) { return text.starts_with(word); });
+    if (!is_in_text && special != kSpecial.end()) {
+      out += "null";
+      text.remove_prefix(special->size());
+      continue;
+    }
+    if (first == '"') is_in_text = !is_in_text;
+    const std::size_t bytes = is_in_text && first == '\\' && text.size() > 1 ? 2 : 1;
+    out += text.substr(0, bytes);
+    text.remove_prefix(bytes);
+  }
+  return out;
+}
+
+}  // namespace
+
 Result<PlainData> read_plain_json(ByteSpan untrusted, const PlainLimits& limits) {
   simdjson::dom::parser parser;
   simdjson::dom::element root;
-  const std::string_view text = as_text(untrusted);
+  const std::string text = without_special_numbers(as_text(untrusted));
   if (const auto code = parser.parse(text.data(), text.size(), true).get(root))
     return Error{Code::kCorrupt, fmt::format("read JSON: {}", simdjson::error_message(code))};
   PlainData out;
