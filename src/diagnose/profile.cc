@@ -45,6 +45,7 @@ class ProfileDiagnosis {
 
  private:
   void view_ranks();
+  [[nodiscard]] std::string longest_idle(const RankView& view) const;
   void find_input();
   void find_outliers();
   void find_late_ranks();
@@ -60,6 +61,44 @@ class ProfileDiagnosis {
   std::vector<RankView> views_;
   Diagnosis out_;
 };
+
+/// The longest time without work on the device in all of the trace, if it is long, and what the
+/// host did in most of it: a start, an evaluation, a checkpoint stand outside of the steps.
+std::string ProfileDiagnosis::longest_idle(const RankView& view) const {
+  const ProfiledRank& rank = *view.rank;
+  std::vector<stats::Interval> busy;
+  for (const Execution& one : rank.executions)
+    if (one.activity == Activity::kGpuCompute || one.activity == Activity::kGpuMemory ||
+        one.activity == Activity::kCollective)
+      busy.push_back({one.begin_ns, one.end_ns});
+  std::sort(busy.begin(), busy.end(),
+            [](const auto& a, const auto& b) { return a.begin_ns < b.begin_ns; });
+  stats::Interval longest{rank.seen_begin_ns, rank.seen_begin_ns};
+  std::int64_t until_ns = rank.seen_begin_ns;
+  const auto take = [&](std::int64_t begin_ns) {
+    if (begin_ns - until_ns > longest.ns()) longest = {until_ns, begin_ns};
+  };
+  for (const stats::Interval& one : busy) {
+    take(one.begin_ns);
+    until_ns = std::max(until_ns, one.end_ns);
+  }
+  take(rank.seen_end_ns);
+  const auto seen_ns = static_cast<double>(rank.seen_end_ns - rank.seen_begin_ns);
+  if (busy.empty() || static_cast<double>(longest.ns()) < kLongIdleShareMin * seen_ns) return {};
+  const std::string_view where = longest.begin_ns == rank.seen_begin_ns ? words::kBeforeFirst
+                                 : longest.end_ns == rank.seen_end_ns   ? words::kBehindLast
+                                                                        : "";
+  // The innermost call that has most of it: of those, the last to begin.
+  const HostCall* call = nullptr;
+  for (const HostCall& one : rank.long_calls) {
+    const std::int64_t in_ns =
+        std::min(one.end_ns, longest.end_ns) - std::max(one.begin_ns, longest.begin_ns);
+    if (2 * in_ns > longest.ns()) call = &one;
+  }
+  return fmt::format(words::kLongestIdle, static_cast<double>(longest.ns()) / kNsPerMs, where,
+                     call == nullptr ? std::string(words::kHostNotSeen)
+                                     : fmt::format(words::kHostIsIn, job_.names[call->name]));
+}
 
 void ProfileDiagnosis::view_ranks() {
   for (const ProfiledRank& rank : job_.ranks) {
@@ -283,7 +322,8 @@ Diagnosis ProfileDiagnosis::run() {
   for (const RankView& view : views_) {
     if (view.rank->has_gpu && out_.notes.size() < kNotesMax) {
       out_.notes.push_back(
-          fmt::format(words::kDeviceIdle, view.rank->rank, (1 - view.gpu_busy) * 100));
+          fmt::format(words::kDeviceIdle, view.rank->rank, (1 - view.gpu_busy) * 100) +
+          longest_idle(view));
     }
   }
   if (views_.empty()) out_.missing = job_.notes;

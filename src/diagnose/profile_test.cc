@@ -21,6 +21,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 constexpr std::int64_t kProfileMs = 1'000'000;
 constexpr std::string_view kLoaderNext =
@@ -63,6 +64,10 @@ class Profile {
       std::swap(slices.name[i - 1], slices.name[j]);
       std::swap(slices.category[i - 1], slices.category[j]);
     }
+  }
+  void without_ranks() {
+    for (trace::Process& process : trace_.processes)
+      process.rank = trace::kNoRank;
   }
   [[nodiscard]] const trace::Trace& trace() const { return trace_; }
 
@@ -132,6 +137,39 @@ TEST(Profile, WithoutADeviceTheLoaderCounts) {
 }
 
 // On one rank of three only: not common.
+TEST(Profile, TheLongestIdleTimeIsToldWhereverItLies) {
+  Profile profile(1);
+  const auto steps = [&](std::int64_t from_ms) {
+    for (std::int64_t step = 0; step < 10; ++step) {
+      const std::int64_t begin = (from_ms + step * 10) * kProfileMs;
+      profile.add(0, "user_annotation", fmt::format("ProfilerStep#{}", step), begin,
+                  10 * kProfileMs);
+      profile.add(0, "kernel", "sgemm", begin, 10 * kProfileMs);
+    }
+  };
+  profile.add(0, "python_function", "load_model", 0, 2000 * kProfileMs);
+  steps(2000);
+  EXPECT_THAT(run_profile(profile).notes,
+              Contains(HasSubstr("takes 2000.0 ms, in front of its first operation: the host is in "
+                                 "load_model")));
+  Profile behind = with_loader(0, 0);
+  behind.add(0, "user_annotation", "evaluate", 100 * kProfileMs, 50 * kProfileMs);
+  const Diagnosis d = run_profile(behind);
+  EXPECT_THAT(d.notes, Contains(HasSubstr("takes 50.0 ms, behind its last operation: the host is "
+                                          "in evaluate")));
+  EXPECT_THAT(d.notes, Contains(HasSubstr("idle for 0 % of the window"))) << "that of the steps";
+  EXPECT_THAT(run_profile(with_loader(0, 0)).notes,
+              Not(Contains(HasSubstr("its longest time without work"))));
+}
+
+TEST(Profile, StepsOfSeveralProcessesAreNoOneRank) {
+  Profile profile = with_loader(0, 0, 2);
+  profile.without_ranks();
+  const ProfileJob job = read_profile_job(profile.trace());
+  EXPECT_THAT(job.ranks, IsEmpty());
+  EXPECT_THAT(job.notes, ElementsAre(HasSubstr("the steps of 2 processes (pid 100, 101)")));
+}
+
 TEST(Profile, InputMustBeCommon) {
   Profile profile = with_loader(4, 4, 3);
   for (std::int64_t step = 0; step < 10; ++step)

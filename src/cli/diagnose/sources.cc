@@ -144,9 +144,41 @@ Result<void> SourceReader::choose_kind() {
   return {};
 }
 
+using Windows = std::map<std::int64_t, std::size_t>;  // by time: file
+
+/// The newest window of the worker that stopped first, where workers have unequally many: ranks are
+/// compared at one time. Nothing where all have as many, since clocks may differ.
+std::optional<std::int64_t> common_moment(const std::map<std::string, Windows>& workers) {
+  std::optional<std::int64_t> out;
+  bool are_equal = true;
+  for (const auto& [worker, files] : workers) {
+    are_equal = are_equal && files.size() == workers.begin()->second.size();
+    const std::int64_t newest = files.rbegin()->first;
+    out = out ? std::min(*out, newest) : newest;
+  }
+  return are_equal ? std::nullopt : out;
+}
+
+/// Its number, from 1.
+std::size_t nearest_window(const Windows& files, std::int64_t moment) {
+  std::size_t number = 0, best = 0;
+  std::uint64_t least = UINT64_MAX;
+  for (const auto& [time_ms, file] : files) {
+    ++number;
+    const auto apart =
+        time_ms > moment ? static_cast<std::uint64_t>(time_ms) - static_cast<std::uint64_t>(moment)
+                         : static_cast<std::uint64_t>(moment) - static_cast<std::uint64_t>(time_ms);
+    if (apart <= least) {
+      least = apart;
+      best = number;
+    }
+  }
+  return best;
+}
+
 /// A worker's windows are one time each: joined, they would be two workers.
 Result<void> SourceReader::choose_windows() {
-  std::map<std::string, std::map<std::int64_t, std::size_t>> windows;  // by worker, time: file
+  std::map<std::string, Windows> windows;  // by worker
   for (std::size_t i = 0; i < files_.size(); ++i) {
     const auto name = trace::import::window_of_file_name(files_[i].path);
     const std::string folder = files_[i].path.substr(0, files_[i].path.rfind('/') + 1);
@@ -157,8 +189,10 @@ Result<void> SourceReader::choose_windows() {
   if (options_.window && windows.empty() && *options_.window != 1)
     return Error{Code::kNotFound, fmt::format("read traces: no window {}", *options_.window),
                  "these files are no windows of a worker"};
+  const auto moment = options_.window ? std::nullopt : common_moment(windows);
   for (const auto& [worker, files] : windows) {
-    const std::size_t wanted = options_.window.value_or(files.size());
+    const std::size_t wanted =
+        options_.window.value_or(moment ? nearest_window(files, *moment) : files.size());
     if (wanted < 1 || wanted > files.size()) {
       return Error{Code::kNotFound, fmt::format("read traces: {} has no window {}", worker, wanted),
                    fmt::format("it has {}", files.size())};
@@ -168,9 +202,13 @@ Result<void> SourceReader::choose_windows() {
       if (++number != wanted) left_out.insert(file);
     }
     if (files.size() == 1) continue;
-    out_.notes.push_back(fmt::format(
-        "{} has {} windows: this is number {}{}; --window 1 to {} takes another", worker,
-        files.size(), wanted, wanted == files.size() ? ", the newest" : "", files.size()));
+    out_.notes.push_back(
+        fmt::format("{} has {} windows: this is number {}{}; --window 1 to {} takes another",
+                    worker, files.size(), wanted,
+                    wanted == files.size() ? ", the newest"
+                    : moment               ? ", the nearest to the newest that all workers have"
+                                           : "",
+                    files.size()));
   }
   std::size_t at = 0;
   std::erase_if(files_, [&](const File&) { return left_out.contains(at++); });

@@ -295,6 +295,13 @@ inline constexpr char kAdviceOrder[] =
 inline constexpr char kWaitsInNothing[] = "waits in no operation";
 inline constexpr char kWaitsLeadThere[] =
     "{} of {} waiting ranks wait for them, or for a rank that does";
+inline constexpr char kTimeoutOfFirst[] =
+    "the first operation that is pending has a timeout of {:.0f} s; when the dumps were written "
+    "they "
+    "do not say";
+inline constexpr char kOlderDumps[] =
+    "the dumps of rank {} are older than those of their peers, who completed later operations that "
+    "all take part in: what these ranks do now is unknown; dump all at one moment";
 inline constexpr char kRanksWait[] = "{} of {} ranks wait in an operation";
 inline constexpr char kNoneCompleted[] =
     "every rank has issued these operations, and none has completed them: these dumps do not say "
@@ -342,6 +349,11 @@ inline constexpr char kLastToArrive[] =
 inline constexpr char kClocksAligned[] =
     "clocks aligned by the ends of collectives, residual {:.3f} ms";
 inline constexpr char kDeviceIdle[] = "rank {}: the device is idle for {:.0f} % of the window";
+inline constexpr char kLongestIdle[] = "; its longest time without work takes {:.1f} ms{}: {}";
+inline constexpr char kBeforeFirst[] = ", in front of its first operation";
+inline constexpr char kBehindLast[] = ", behind its last operation";
+inline constexpr char kHostIsIn[] = "the host is in {}";
+inline constexpr char kHostNotSeen[] = "nothing of the host was seen there";
 inline constexpr char kOneRankOfTraces[] =
     "only one rank: Kansoku cannot compare ranks; give the traces of all ranks together";
 inline constexpr char kOneProcessOfTraces[] = "one process, which has no peers to compare it with";
@@ -349,6 +361,9 @@ inline constexpr char kCollectivesLeftOut[] =
     "{} collectives do not count: the ranks have different numbers of them";
 inline constexpr char kFewInCommon[] = "{} collectives in common: too few to find the late rank";
 inline constexpr char kTraceHasNoRank[] = "the trace names no rank: it counts as rank 0";
+inline constexpr char kSeveralPrograms[] =
+    "one trace holds the steps of {} processes (pid {}), and what runs on the device names none of "
+    "them: give each process a file of its own";
 inline constexpr char kTraceHasNothing[] =
     "no operator, kernel or collective in the trace: Kansoku reads categories such as cpu_op, "
     "kernel, user_annotation (gloo:)";

@@ -5,6 +5,7 @@
 #include <simdjson.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <limits>
 #include <map>
@@ -15,6 +16,7 @@
 
 #include "common/json.h"
 #include "common/parse.h"
+#include "trace/import/format.h"
 #include "trace/import/internal/event_scanner.h"
 #include "trace/import/internal/free_ids.h"
 #include "trace/import/internal/inflate_stream.h"
@@ -25,10 +27,23 @@ namespace {
 
 namespace ondemand = simdjson::ondemand;
 
+constexpr std::size_t kDamageSlicesMin = 20;
+constexpr double kFarTimes = 1000, kFarLeastNs = 600e9;
+
+/// Categories that profilers give what has a device and a stream.
+bool is_known_category(std::string_view category) {
+  constexpr std::array<std::string_view, 11> kKnown{
+      "",       "kernel", "gpu_memcpy", "gpu_memset",          "Kernel",         "Memcpy",
+      "Memset", "cpu_op", "cuda_sync",  "gpu_user_annotation", "user_annotation"};
+  return std::find(kKnown.begin(), kKnown.end(), category) != kKnown.end() ||
+         category.ends_with("_runtime") || category.ends_with("_driver");
+}
+
 /// One event as it stands in the file. The views live until the next event is parsed.
 struct RawEvent {
   char phase{0};
   std::optional<std::int64_t> time_ns, duration_ns;
+  bool has_bad_duration{false};  // one that is no number, or none that fits
   std::string_view name, category;
   std::string_view pid, tid;       // as written, strings without their quotes
   std::string_view metadata_name;  // args.name or args.labels
@@ -90,6 +105,10 @@ class ChromeImporter final : public EventScanner::Sink {
     return id;
   }
   void shift_times(std::int64_t by_ns);
+  [[nodiscard]] std::vector<bool> damaged_slices() const;
+  [[nodiscard]] bool is_of_device(std::size_t slice) const;
+  void drop_damaged();
+  void name_device_operations();
 
   const ChromeOptions& options_;
   Trace& trace_;
@@ -142,6 +161,7 @@ Result<bool> ChromeImporter::on_event(std::string_view text, std::uint64_t offse
   event_.phase = 0;
   event_.time_ns.reset();
   event_.duration_ns.reset();
+  event_.has_bad_duration = false;
   event_.name = event_.category = event_.pid = event_.tid = event_.metadata_name = {};
   event_.args.clear();
   event_.numbers.clear();
@@ -208,7 +228,10 @@ bool ChromeImporter::read_fields(ondemand::object& object) {
     if (key == "pid") event_.pid = text;
     if (key == "tid") event_.tid = text;
     if (key == "ts") event_.time_ns = nanos_of_micros(text);
-    if (key == "dur") event_.duration_ns = nanos_of_micros(text);
+    if (key == "dur") {
+      event_.duration_ns = nanos_of_micros(text);
+      event_.has_bad_duration = !event_.duration_ns;
+    }
   }
   return true;
 }
@@ -383,7 +406,7 @@ void ChromeImporter::take(const RawEvent& event) {
   switch (event.phase) {
     case 'X': {
       const std::int64_t duration_ns = event.duration_ns.value_or(0);
-      if (duration_ns < 0) return count(import_bad_events);
+      if (duration_ns < 0 || event.has_bad_duration) return count(import_bad_events);
       return add_slice(event, duration_ns);
     }
     case 'B':
@@ -472,6 +495,109 @@ void ChromeImporter::shift_times(std::int64_t by_ns) {
     trace_.counters.time_ns[i] += by_ns;
 }
 
+/// Slices with a time that only damage explains: farther from half of all than a thousand times
+/// what these span, or of a device, over later ones of its own stream, and behind all others by
+/// more than they take together.
+std::vector<bool> ChromeImporter::damaged_slices() const {
+  const SliceTable& slices = trace_.slices;
+  const std::size_t count = slices.size() - first_slice_;
+  std::vector<bool> out(count);
+  if (count < kDamageSlicesMin) return out;
+  std::vector<std::int64_t> begins(
+      slices.start_ns.begin() + static_cast<std::ptrdiff_t>(first_slice_), slices.start_ns.end());
+  std::sort(begins.begin(), begins.end());
+  const std::int64_t low = begins[count / 4], high = begins[count - 1 - count / 4];
+  const double far_ns =
+      std::max(kFarTimes * (static_cast<double>(high) - static_cast<double>(low)), kFarLeastNs);
+  const auto is_far = [&](std::int64_t begin_ns, std::int64_t duration_ns) {
+    return static_cast<double>(low) - static_cast<double>(begin_ns) > far_ns ||
+           static_cast<double>(begin_ns) + static_cast<double>(duration_ns) -
+                   static_cast<double>(high) >
+               far_ns;
+  };
+  std::vector<std::int64_t> ends;
+  std::int64_t first_ns = std::numeric_limits<std::int64_t>::max();
+  std::map<TrackId, std::int64_t> last_begin;  // of what is not far
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::int64_t begin_ns = slices.start_ns[first_slice_ + i];
+    const std::int64_t duration_ns =
+        std::max<std::int64_t>(slices.duration_ns[first_slice_ + i], 0);
+    out[i] = is_far(begin_ns, duration_ns);
+    if (out[i]) continue;
+    ends.push_back(begin_ns + duration_ns);
+    first_ns = std::min(first_ns, begin_ns);
+    std::int64_t& last =
+        last_begin.try_emplace(slices.track[first_slice_ + i], begin_ns).first->second;
+    last = std::max(last, begin_ns);
+  }
+  if (ends.size() < 2) return out;
+  const auto most =
+      ends.begin() +
+      static_cast<std::ptrdiff_t>(ends.size() - 1 - std::max<std::size_t>(ends.size() / 100, 1));
+  std::nth_element(ends.begin(), most, ends.end());
+  const std::int64_t limit_ns = *most + (*most - first_ns);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t slice = first_slice_ + i;
+    if (out[i] || slices.duration_ns[slice] <= 0 || !is_of_device(slice)) continue;
+    out[i] = slices.start_ns[slice] + slices.duration_ns[slice] > limit_ns &&
+             last_begin[slices.track[slice]] > slices.start_ns[slice];
+  }
+  return out;
+}
+
+/// A profiler gives what runs on a device the device and the stream, whatever it calls it.
+bool ChromeImporter::is_of_device(std::size_t slice) const {
+  bool has_device = false, has_stream = false;
+  for (std::uint32_t i = 0; i < trace_.slices.arg_count[slice]; ++i) {
+    const std::string_view key = trace_.str(trace_.args[trace_.slices.arg_begin[slice] + i].key);
+    has_device = has_device || key == "device";
+    has_stream = has_stream || key == "stream";
+  }
+  return has_device && has_stream;
+}
+
+void ChromeImporter::drop_damaged() {
+  const std::vector<bool> damaged = damaged_slices();
+  SliceTable& slices = trace_.slices;
+  std::size_t to = first_slice_;
+  for (std::size_t i = 0; i < damaged.size(); ++i) {
+    if (damaged[i]) {
+      count(import_bad_events);
+      continue;
+    }
+    const std::size_t from = first_slice_ + i;
+    slices.start_ns[to] = slices.start_ns[from];
+    slices.duration_ns[to] = slices.duration_ns[from];
+    slices.track[to] = slices.track[from];
+    slices.name[to] = slices.name[from];
+    slices.category[to] = slices.category[from];
+    slices.arg_begin[to] = slices.arg_begin[from];
+    slices.arg_count[to] = slices.arg_count[from];
+    ++to;
+  }
+  slices.start_ns.resize(to);
+  slices.duration_ns.resize(to);
+  slices.track.resize(to);
+  slices.name.resize(to);
+  slices.category.resize(to);
+  slices.arg_begin.resize(to);
+  slices.arg_count.resize(to);
+}
+
+/// Operations of devices whose profiler has a category of its own.
+void ChromeImporter::name_device_operations() {
+  std::map<StringId, bool> known;
+  const StringId kernel = intern("kernel");
+  for (std::size_t i = first_slice_; i < trace_.slices.size(); ++i) {
+    StringId& category = trace_.slices.category[i];
+    const auto [found, is_new] = known.try_emplace(category);
+    if (is_new) found->second = is_known_category(trace_.str(category));
+    if (found->second || !is_of_device(i)) continue;
+    category = kernel;
+    count(import_device_operations);
+  }
+}
+
 Result<void> ChromeImporter::finish(const EventScanner& scanner, bool is_torn) {
   if (first_bad_ && file.event_count == 0) {
     return Error{Code::kCorrupt,
@@ -481,6 +607,8 @@ Result<void> ChromeImporter::finish(const EventScanner& scanner, bool is_torn) {
   }
   if (scanner.is_unclosed() || is_torn) count(import_unclosed_trace);
   if (scanner.has_more_text()) count(import_more_text);
+  drop_damaged();
+  name_device_operations();
   if (base_ns_ != 0) shift_times(base_ns_);
   const StringId device = intern("device"), rank_role = intern("rank");
   for (std::size_t i = first_process_; i < trace_.processes.size(); ++i) {
@@ -513,7 +641,7 @@ Result<ImportedFile> import_chrome(ByteSpan untrusted, std::string_view file_nam
                                    const ChromeOptions& options, Trace& into) {
   ChromeImporter importer(file_name, options, into);
   EventScanner scanner(importer, {.event_bytes_max = options.event_bytes_max});
-  TRY(auto stream, InflateStream::open(untrusted));
+  TRY(auto stream, InflateStream::open(without_byte_order_mark(untrusted)));
   for (;;) {
     const auto piece = stream.next();
     if (!piece && stream.is_torn() && scanner.has_list()) break;

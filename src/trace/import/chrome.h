@@ -24,6 +24,8 @@ struct ChromeOptions {
 
 STAT(import_bad_events, kDataLoss, kImport,
      "events that are no JSON or have no usable time, and ends without a begin, were left out");
+STAT(import_device_operations, kNotice, kImport,
+     "events of categories that are not known, with a device and a stream: read as kernels");
 STAT(import_bad_members, kDataLoss, kImport,
      "the rank, the groups or the time base of a file are no JSON: they are unknown");
 STAT(import_more_text, kDataLoss, kImport, "text behind the end of a trace was left out");

@@ -460,5 +460,70 @@ TEST(Chrome, MetadataMayComeLast) {
   EXPECT_THAT(imported("[" + event + "]"), Not(HasSubstr("'t'")));
 }
 
+/// Forty operations of a device, one behind the other, 1 ms each; `more` stands among them.
+std::string stream_of_operations(std::string_view more, std::string_view category = "kernel") {
+  std::string out = "[";
+  for (int i = 0; i < 40; ++i) {
+    out += fmt::format(
+        R"({{"ph":"X","name":"k","cat":"{}","pid":0,"tid":7,"ts":{},"dur":1000,"args":{{"device":0,"stream":7}}}},)",
+        category, 5'000'000 + i * 1000);
+    if (i == 20) out += more;
+  }
+  out.back() = ']';
+  return out;
+}
+
+TEST(Chrome, TimesThatOnlyDamageExplainsAreLeftOut) {
+  const std::string_view args = R"("args":{"device":0,"stream":7}})";
+  const std::array<std::string, 5> damaged{
+      R"({"ph":"X","name":"x","cat":"cpu_op","pid":1,"tid":1,"ts":4600000000,"dur":5},)",
+      R"({"ph":"X","name":"x","cat":"kernel","pid":0,"tid":8,"ts":5020000,"dur":1e15,)" +
+          std::string(args) + ",",
+      // Ten seconds over later operations of its own stream.
+      R"({"ph":"X","name":"x","cat":"kernel","pid":0,"tid":7,"ts":5020500,"dur":10000000,)" +
+          std::string(args) + ",",
+      R"({"ph":"X","name":"x","cat":"cpu_op","pid":1,"tid":1,"ts":5020000,"dur":1e18},)",
+      R"({"ph":"X","name":"x","cat":"cpu_op","pid":1,"tid":1,"ts":5e12,"dur":1},)"};
+  for (const std::string& event : damaged) {
+    Trace trace;
+    ASSERT_TRUE(import(stream_of_operations(event), trace).has_value());
+    EXPECT_EQ(trace.slices.size(), 40U) << event;
+    EXPECT_EQ(loss(trace, import_bad_events), 1U) << event;
+    EXPECT_LT(trace.end_ns - trace.begin_ns, 1'000'000'000) << event;
+  }
+  const std::array<std::string, 4> sound{
+      // A start before the operations, a last kernel that takes long, calls around others.
+      R"({"ph":"X","name":"x","cat":"cpu_op","pid":1,"tid":1,"ts":1000,"dur":4000000},)",
+      R"({"ph":"X","name":"x","cat":"kernel","pid":0,"tid":9,"ts":5030000,"dur":10000000,)" +
+          std::string(args) + ",",
+      R"({"ph":"X","name":"x","cat":"cpu_op","pid":1,"tid":1,"ts":5000000,"dur":2000000},)",
+      R"({"ph":"X","name":"x","cat":"kernel","pid":0,"tid":7,"ts":5020000,"dur":8000,)" +
+          std::string(args) + ","};
+  for (const std::string& event : sound) {
+    Trace trace;
+    ASSERT_TRUE(import(stream_of_operations(event), trace).has_value());
+    EXPECT_EQ(trace.slices.size(), 41U) << event;
+    EXPECT_EQ(loss(trace, import_bad_events), 0U) << event;
+  }
+}
+
+TEST(Chrome, WhatHasADeviceAndAStreamRunsOnADevice) {
+  Trace trace;
+  ASSERT_TRUE(import(stream_of_operations("", "npu_task"), trace).has_value());
+  EXPECT_EQ(trace.str(trace.slices.category[0]), "kernel");
+  EXPECT_EQ(loss(trace, import_device_operations), 40U);
+  for (const char* category : {"gpu_memcpy", "cuda_sync", "xpu_runtime"}) {
+    Trace known;
+    ASSERT_TRUE(import(stream_of_operations("", category), known).has_value());
+    EXPECT_EQ(known.str(known.slices.category[0]), category);
+    EXPECT_EQ(loss(known, import_device_operations), 0U);
+  }
+}
+
+TEST(Chrome, AByteOrderMarkSaysNothing) {
+  const std::string text = R"([{"ph":"X","name":"a","pid":1,"tid":1,"ts":1,"dur":1}])";
+  EXPECT_EQ(imported("\xef\xbb\xbf" + text), imported(text));
+}
+
 }  // namespace
 }  // namespace kansoku::trace::import

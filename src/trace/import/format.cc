@@ -23,8 +23,13 @@ bool is_dump(std::string_view text) {
 
 }  // namespace
 
+ByteSpan without_byte_order_mark(ByteSpan untrusted) {
+  constexpr std::string_view kMark = "\xef\xbb\xbf";
+  return as_text(untrusted).starts_with(kMark) ? untrusted.subspan(kMark.size()) : untrusted;
+}
+
 Format format_of(ByteSpan untrusted) {
-  const std::string_view text = as_text(untrusted);
+  const std::string_view text = as_text(without_byte_order_mark(untrusted));
   constexpr std::string_view kSqlite("SQLite format 3\0", 16);
   if (text.starts_with(kSqlite)) return Format::kNsight;
   if (is_gzip(untrusted)) return Format::kJson;

@@ -18,6 +18,8 @@ enum class Format : std::uint8_t {
   kNsight,          // nsight.h
 };
 
+/// Without the mark that some editors put before UTF-8.
+[[nodiscard]] ByteSpan without_byte_order_mark(ByteSpan untrusted);
 /// Format of a file, from its first bytes; kUnknown for anything else, an empty file included. Any
 /// thread.
 [[nodiscard]] Format format_of(ByteSpan untrusted);

@@ -12,6 +12,7 @@
 #include "common/time.h"
 #include "diagnose/internal/words.h"
 #include "diagnose/thresholds.h"
+#include "stats/intervals.h"
 #include "stats/summary.h"
 
 namespace kansoku::diagnose {
@@ -22,6 +23,7 @@ constexpr std::uint32_t kLateResamples = 500;
 /// [collective][rank], times of the rank's own clock.
 struct Matched {
   std::vector<std::vector<std::int64_t>> begin_ns, end_ns;
+  std::vector<std::int64_t> offset_ns;  // by rank: of its own clock
 };
 
 /// The n-th one of each name on each rank; names that not all ranks have equally often are left
@@ -61,11 +63,13 @@ Matched match(std::span<const ProfiledRank> ranks, std::size_t& left_out) {
 /// Shifts every rank's clock so that its collectives end with the first rank's, in the median.
 double align(Matched& matched, std::size_t rank_count) {
   double worst_residual_ns = 0;
+  matched.offset_ns.assign(rank_count, 0);
   for (std::size_t r = 1; r < rank_count; ++r) {
     std::vector<double> differences;
     for (const auto& ends : matched.end_ns)
       differences.push_back(static_cast<double>(ends[r] - ends[0]));
     const double offset_ns = stats::median(differences);
+    matched.offset_ns[r] = static_cast<std::int64_t>(offset_ns);
     worst_residual_ns = std::max(worst_residual_ns, stats::kMadToSigma * stats::mad(differences));
     for (std::size_t i = 0; i < matched.begin_ns.size(); ++i) {
       matched.begin_ns[i][r] -= static_cast<std::int64_t>(offset_ns);
@@ -73,6 +77,29 @@ double align(Matched& matched, std::size_t rank_count) {
     }
   }
   return worst_residual_ns;
+}
+
+/// How long a rank waits for the last one with nothing computed on its device beside it,
+/// milliseconds: a delay that computation hides costs nothing.
+double time_waiting(const Matched& matched, const ProfiledRank& rank, std::size_t index) {
+  std::int64_t first_ns = kTimeMaxNs, last_ns = -kTimeMaxNs;  // on the aligned clock
+  for (const auto& begins : matched.begin_ns) {
+    first_ns = std::min(first_ns, begins[index]);
+    last_ns = std::max(last_ns, *std::max_element(begins.begin(), begins.end()));
+  }
+  std::vector<stats::Interval> waits, computing;
+  for (const auto& begins : matched.begin_ns)
+    waits.push_back(
+        {begins[index] - first_ns, *std::max_element(begins.begin(), begins.end()) - first_ns});
+  const std::int64_t base_ns = first_ns + matched.offset_ns[index];
+  for (const Execution& one : rank.executions)
+    if (one.activity == Activity::kGpuCompute && one.end_ns > base_ns)
+      computing.push_back(
+          {std::max<std::int64_t>(one.begin_ns - base_ns, 0), one.end_ns - base_ns});
+  return static_cast<double>(stats::IntervalSet::of(std::move(waits))
+                                 .subtract(stats::IntervalSet::of(std::move(computing)))
+                                 .measure_ns({0, last_ns - first_ns})) /
+         kNsPerMs;
 }
 
 std::size_t least(const std::vector<double>& values) {
@@ -97,15 +124,15 @@ LateRanks measure_late_ranks(std::span<const ProfiledRank> ranks, std::uint64_t 
   out.residual_ms = align(matched, ranks.size()) / kNsPerMs;
   std::vector<std::vector<double>> waits(count, std::vector<double>(ranks.size()));
   std::vector<std::size_t> last_counts(ranks.size(), 0);
-  std::vector<double> totals(ranks.size(), 0);
+  std::vector<double> totals;
+  for (std::size_t r = 0; r < ranks.size(); ++r)
+    totals.push_back(time_waiting(matched, ranks[r], r));
   for (std::size_t i = 0; i < count; ++i) {
     const auto& begins = matched.begin_ns[i];
     const auto last = std::max_element(begins.begin(), begins.end());
     ++last_counts[static_cast<std::size_t>(last - begins.begin())];
-    for (std::size_t r = 0; r < ranks.size(); ++r) {
+    for (std::size_t r = 0; r < ranks.size(); ++r)
       waits[i][r] = static_cast<double>(*last - begins[r]) / kNsPerMs;
-      totals[r] += waits[i][r];
-    }
   }
   const std::size_t culprit = least(totals);
   Rng rng(seed, 0x6c);

@@ -122,5 +122,21 @@ TEST(LateRanks, TheResidualTellsHowWellTheClocksAlign) {
   EXPECT_NEAR(measure_late_ranks(ranks, 1).residual_ms, 1.4826 * 0.1, 1e-9);
 }
 
+// Peers compute on while they wait, but for the last millisecond.
+TEST(LateRanks, ADelayThatComputationHidesCostsNothing) {
+  Case c;
+  c.late_ns = [](std::size_t rank, std::size_t) { return rank == 2 ? 5 * kLateMs : 0; };
+  auto ranks = ranks_of(c);
+  for (std::size_t r = 0; r < ranks.size(); ++r)
+    for (const ProfiledCollective& one : std::vector(ranks[r].collectives))
+      if (r != 2)
+        ranks[r].executions.push_back({.begin_ns = one.begin_ns - kLateMs,
+                                       .end_ns = one.begin_ns + 4 * kLateMs,
+                                       .activity = Activity::kGpuCompute});
+  const LateRanks late = measure_late_ranks(ranks, 1);
+  EXPECT_EQ(late.rank, 12);
+  EXPECT_NEAR(late.cost_ms, 4, 1e-5);
+}
+
 }  // namespace
 }  // namespace kansoku::diagnose

@@ -2,6 +2,7 @@
 #include "diagnose/internal/profile/profile_job.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -15,6 +16,9 @@
 
 namespace kansoku::diagnose {
 namespace {
+
+constexpr std::int64_t kLongCallNs = 5'000'000;
+constexpr std::size_t kLongCallsMax = 100'000;  // of one rank
 
 enum class Role : std::uint8_t { kNothing, kExecution, kStep };
 
@@ -92,6 +96,8 @@ class Reader {
   const NameInfo& info_of(trace::StringId category, trace::StringId name);
   [[nodiscard]] float use_of(std::size_t slice) const;
   void take(std::size_t slice, ProfiledRank& rank);
+  void note_span(std::size_t slice, std::int64_t begin_ns, std::int64_t end_ns,
+                 const NameInfo& info, ProfiledRank& rank);
 
   const trace::Trace& trace_;
   std::optional<std::int32_t> pid_;
@@ -142,12 +148,28 @@ float Reader::use_of(std::size_t slice) const {
   return 0;
 }
 
+/// When the rank was seen at all, and what its host did for long.
+void Reader::note_span(std::size_t slice, std::int64_t begin_ns, std::int64_t end_ns,
+                       const NameInfo& info, ProfiledRank& rank) {
+  const std::string_view category = trace_.str(trace_.slices.category[slice]);
+  const std::string_view name = trace_.str(trace_.slices.name[slice]);
+  if (category == "Trace" || category == "overhead") return;  // the profiler itself
+  const bool is_first = rank.seen_end_ns == 0;
+  rank.seen_begin_ns = is_first ? begin_ns : std::min(rank.seen_begin_ns, begin_ns);
+  rank.seen_end_ns = is_first ? end_ns : std::max(rank.seen_end_ns, end_ns);
+  const bool is_host = !info.is_gpu && info.role != Role::kStep && category.find("gpu") != 0;
+  if (!is_host || end_ns - begin_ns < kLongCallNs || rank.long_calls.size() >= kLongCallsMax)
+    return;
+  rank.long_calls.push_back({begin_ns, end_ns, function_of(std::string(name))});
+}
+
 void Reader::take(std::size_t slice, ProfiledRank& rank) {
   const NameInfo& info = info_of(trace_.slices.category[slice], trace_.slices.name[slice]);
-  if (info.role == Role::kNothing) return;
   const auto time = slice_time(trace_.slices, slice);
   if (!time) return;
   const auto [begin_ns, end_ns] = *time;
+  note_span(slice, begin_ns, end_ns, info, rank);
+  if (info.role == Role::kNothing) return;
   const bool is_first = seen_ranks_.insert(rank.rank).second;
   rank.begin_ns = is_first ? begin_ns : std::min(rank.begin_ns, begin_ns);
   rank.end_ns = is_first ? end_ns : std::max(rank.end_ns, end_ns);
@@ -177,13 +199,21 @@ ProfileJob Reader::read() {
     lacks_rank = lacks_rank || process.rank == trace::kNoRank;
   }
   std::map<std::int32_t, ProfiledRank> ranks;
+  std::map<std::int32_t, std::set<std::int32_t>> stepping;  // processes with steps, by rank
   for (std::size_t i = 0; i < trace_.slices.size(); ++i) {
     const std::int32_t pid = trace_.tracks[trace_.slices.track[i].raw].pid;
     const auto rank = rank_of_pid.find(pid);
     if (rank == rank_of_pid.end()) continue;
     ProfiledRank& profiled = ranks[rank->second];
     profiled.rank = rank->second;
+    const std::size_t steps = profiled.steps.size();
     take(i, profiled);
+    if (profiled.steps.size() > steps) stepping[rank->second].insert(pid);
+  }
+  for (const auto& [rank, pids] : stepping) {
+    if (pids.size() < 2) continue;
+    out_.notes.push_back(fmt::format(words::kSeveralPrograms, pids.size(), fmt::join(pids, ", ")));
+    return std::move(out_);
   }
   for (auto& [number, rank] : ranks) {
     if (rank.executions.empty()) continue;
@@ -195,6 +225,16 @@ ProfileJob Reader::read() {
                        return a.begin_ns < b.begin_ns;
                      });
     std::sort(rank.steps.begin(), rank.steps.end());
+    if (rank.steps.size() >= 2) {
+      rank.begin_ns = rank.steps.front().first;
+      rank.end_ns = std::max_element(rank.steps.begin(), rank.steps.end(), [](auto& a, auto& b) {
+                      return a.second < b.second;
+                    })->second;
+    }
+    std::stable_sort(rank.long_calls.begin(), rank.long_calls.end(),
+                     [](const HostCall& a, const HostCall& b) {
+                       return std::pair(a.begin_ns, -a.end_ns) < std::pair(b.begin_ns, -b.end_ns);
+                     });
     out_.ranks.push_back(std::move(rank));
   }
   if (lacks_rank && !pid_ && !out_.ranks.empty()) out_.notes.emplace_back(words::kTraceHasNoRank);

@@ -22,12 +22,20 @@ struct ProfiledCollective {
   std::uint32_t name{0};  // equal on all ranks: index into ProfileJob::names
 };
 
+/// A long slice of the host, whatever it is.
+struct HostCall {
+  std::int64_t begin_ns{0}, end_ns{0};
+  std::uint32_t name{0};  // index into ProfileJob::names
+};
+
 struct ProfiledRank {
   std::int32_t rank{0};
   std::vector<Execution> executions;                         // by begin
   std::vector<ProfiledCollective> collectives;               // by begin
   std::vector<std::pair<std::int64_t, std::int64_t>> steps;  // ProfilerStep#N, by begin
-  std::int64_t begin_ns{0}, end_ns{0};
+  std::int64_t begin_ns{0}, end_ns{0};  // of the steps if there are two, else of all executions
+  std::int64_t seen_begin_ns{0}, seen_end_ns{0};  // of all slices
+  std::vector<HostCall> long_calls;               // by begin, outer ones first
   bool has_gpu{false};
 };
 
