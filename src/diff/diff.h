@@ -88,6 +88,7 @@ struct Row {
   std::optional<std::int32_t> rank;            // differs on this rank alone
   bool is_significant{false};
   bool is_by_batch{false};  // its grid is scaled as the batch: told once for all
+  bool is_per_work{false};  // no shape is on both sides: `call` compares times per unit of work
   std::string what;         // "slower", "fewer calls", "new", ...; empty: no change
 };
 

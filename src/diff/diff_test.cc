@@ -69,6 +69,29 @@ TEST(Diff, SaysABatchOnce) {
   EXPECT_THAT(to_text(comparison), HasSubstr("batch or shape changed: grids x2 in 11 rows"));
 }
 
+TEST(Diff, ABatchHidesNoKernelThatIsSlowerForItsWork) {
+  Job after{.seed = 2};
+  after.batch = 2;
+  after.slower["rope"] = 1.6;
+  const Comparison comparison = compared({.seed = 1}, after);
+  EXPECT_THAT(found(comparison), HasSubstr("rope larger, slower"));
+  EXPECT_NEAR(*row_named(comparison, "rope")->call.ratio, 1.6, 0.1);
+}
+
+// The grid of a persistent kernel says nothing of its work: the shapes of its operator do.
+TEST(Diff, TheWorkOfAKernelIsThatOfItsOperator) {
+  Job before{.seed = 1}, after{.seed = 2};
+  before.persistent = after.persistent = "rope";
+  before.has_dims = after.has_dims = true;
+  after.batch = 2;
+  const Comparison comparison = compared(before, after);
+  ASSERT_TRUE(comparison.batch.has_value());
+  EXPECT_EQ(comparison.batch->unit, "work");
+  EXPECT_EQ(comparison.batch->scaled, 11U);
+  EXPECT_THAT(found(comparison), Not(HasSubstr("rope")));
+  EXPECT_NEAR(*row_named(comparison, "rope")->call.ratio, 1, 0.05);
+}
+
 TEST(Diff, TellsAChangedBuild) {
   Job after{.seed = 2};
   after.without = "softmax";

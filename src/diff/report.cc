@@ -132,12 +132,18 @@ std::vector<std::string> row_lines(const Comparison& comparison, const Row& row)
                               count_text(row.calls.after)));
   }
   if (row.size.is_significant) {
-    out.push_back(fmt::format("{} a call {} -> {}, x{:.3g}; {} -> {}", row.size_unit,
-                              count_text(row.size.before), count_text(row.size.after),
-                              row.size.ratio.value_or(0), printable(row.before_shape),
-                              printable(row.after_shape)));
+    std::string text =
+        fmt::format("{} a call {} -> {}, x{:.3g}", row.size_unit, count_text(row.size.before),
+                    count_text(row.size.after), row.size.ratio.value_or(0));
+    if (row.before_shape != row.after_shape)
+      text += fmt::format("; {} -> {}", printable(row.before_shape), printable(row.after_shape));
+    out.push_back(std::move(text));
   }
-  if (row.call.ratio && row.size.is_significant) {
+  if (row.call.ratio && row.is_per_work) {
+    out.push_back(fmt::format("each call {} -> {}; per unit of work: {}",
+                              time_text(row.call.before), time_text(row.call.after),
+                              effect_text(row.call)));
+  } else if (row.call.ratio && row.size.is_significant) {
     out.push_back(fmt::format("each call of a shape that both have: {}", effect_text(row.call)));
   } else if (row.call.ratio) {
     out.push_back(fmt::format("each call {} -> {}, {}", time_text(row.call.before),
@@ -301,6 +307,7 @@ Json row_json(const Comparison& comparison, const Row& row) {
       .set("what", row.what)
       .set("significant", row.is_significant)
       .set("by_batch", row.is_by_batch)
+      .set("per_work", row.is_per_work)
       .set("rank", row.rank ? Json(*row.rank) : Json())
       .set("before_ms", rounded(row.before_ms))
       .set("after_ms", rounded(row.after_ms))

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "diff/synthetic_for_test.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -138,6 +139,12 @@ class Recorder {
 
   void launch(const Tracks& tracks, int rank, const KernelSpec& spec, double machine) {
     ++correlation_;
+    const double scale = spec.is_scaled ? job_.batch : 1;
+    const std::string dims = fmt::format("[[{}, 32], [32, 16]]", static_cast<int>(64 * scale));
+    if (job_.has_dims)
+      slice(tracks.main, host_ns_, kLaunchNs, "aten::mm", "cpu_op",
+            {Arg::uint(writer_.name("External id"), correlation_),
+             Arg::str(writer_.name("Input Dims"), dims)});
     slice(tracks.main, host_ns_, kLaunchNs, "cudaLaunchKernel", "cuda",
           {Arg::uint(writer_.name("correlation"), correlation_)});
     host_ns_ += kLaunchNs + 1'000;
@@ -150,10 +157,12 @@ class Recorder {
     if (!job_.is_exact) device_ns_ = std::max(device_ns_, host_ns_);
     const auto duration_ns = static_cast<std::int64_t>(us * 1000);
     const std::string grid =
-        std::to_string(static_cast<int>(spec.grid * (spec.is_scaled ? job_.batch : 1))) + ",1,1";
+        std::to_string(static_cast<int>(spec.grid * (spec.name == job_.persistent ? 1 : scale))) +
+        ",1,1";
     std::vector<Arg> args{Arg::uint(writer_.name("correlation"), correlation_),
                           Arg::str(writer_.name("grid"), grid),
                           Arg::str(writer_.name("block"), "256,1,1")};
+    if (job_.has_dims) args.push_back(Arg::uint(writer_.name("External id"), correlation_));
     const std::string full_name = full_name_of(spec);
     args.push_back(Arg::str(writer_.name("full_name"), full_name));
     slice(tracks.stream, device_ns_, duration_ns, spec.name, "kernel", args);

@@ -26,12 +26,14 @@ struct Job {
   std::string added{};                         // a kernel that is launched after the others
   int only_rank{-1};                           // `slower` holds on this rank alone; -1: on all
   double machine{1};                           // every kernel takes so much longer
-  bool is_exact{false};                        // the device's clock counts work, on its own axis
-  bool has_loop{true};                         // optimizer steps on the main thread
-  bool renumbers{false};                       // numbers in names are dealt anew
-  bool reorders{false};                        // names are declared in another order
-  double python_ms{2};                         // a step in the function `augment`, by samples
-  double idle_ms{0};                           // a step in nothing that is recorded
+  std::string persistent{};  // a kernel whose grid is the device's, whatever it does
+  bool has_dims{false};      // each launch within an operator with its shapes
+  bool is_exact{false};      // the device's clock counts work, on its own axis
+  bool has_loop{true};       // optimizer steps on the main thread
+  bool renumbers{false};     // numbers in names are dealt anew
+  bool reorders{false};      // names are declared in another order
+  double python_ms{2};       // a step in the function `augment`, by samples
+  double idle_ms{0};         // a step in nothing that is recorded
 };
 
 /// Kernels that the job launches, in order: their short names.

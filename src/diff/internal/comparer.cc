@@ -221,7 +221,10 @@ Draft Drafter::draft(Matched matched) const {
   Draft out;
   out.matched = std::move(matched);
   describe(out);
-  out.times = common_times(side(out, true), side(out, false));
+  const auto before = side(out, true), after = side(out, false);
+  out.times = common_times(before, after);
+  out.row.is_per_work = out.row.match != Match::kNone && !out.times.contains("*") &&
+                        !have_common_shape(before, after);
   std::vector<Series> series;
   for (std::size_t r = 0; r < sides_.recordings.size(); ++r)
     series.push_back(series_of(out.matched.items[r], sides_.recordings[r], sides_.kept[r],

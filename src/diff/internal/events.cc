@@ -18,7 +18,8 @@ using trace::Trace;
 
 constexpr std::int64_t kTimeMaxNs = std::int64_t{1} << 61;
 constexpr std::size_t kItemsMax = 20'000;  // further names of a recording are one item a kind
-constexpr std::size_t kShapesMax = 256;    // further shapes of an item are one
+constexpr std::size_t kDimsMax = std::size_t{1} << 22;
+constexpr std::size_t kShapesMax = 256;  // further shapes of an item are one
 constexpr std::string_view kOtherName = "(others)";
 constexpr std::string_view kOwnClock =
     ", device clock";  // as the recorder ends such a track's name
@@ -87,9 +88,57 @@ double volume_of(std::string_view text) {
   return sum;
 }
 
+/// "[[2, 3], [4]]" as lists of numbers; nothing for anything else.
+std::vector<std::vector<double>> lists_of(std::string_view text) {
+  std::vector<std::vector<double>> out;
+  int depth = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '[' && ++depth == 2) out.emplace_back();
+    if (c == ']') --depth;
+    if (c < '0' || c > '9') continue;
+    std::size_t end = i;
+    while (end < text.size() && text[end] >= '0' && text[end] <= '9')
+      ++end;
+    const auto number = parse_int<std::uint64_t>(text.substr(i, end - i));
+    if (depth != 2 || !number) return {};
+    out.back().push_back(static_cast<double>(*number));
+    i = end - 1;
+  }
+  return out;
+}
+
+/// What an operator has to do, by the shapes of its inputs: the multiplications of a product of
+/// matrices, for attention (queries, keys and values of four dimensions) the elements of the
+/// queries times the keys that each meets, else the elements. Ratios of it mean something, between
+/// calls of one operator.
+double work_of(std::string_view dims) {
+  auto lists = lists_of(dims);
+  std::erase_if(lists, [](const auto& list) { return list.size() < 2; });
+  const bool is_attention =
+      lists.size() >= 3 && std::all_of(lists.begin(), lists.begin() + 3, [&](const auto& list) {
+        return list.size() == 4 && list[0] == lists[0][0];
+      });
+  // Heads and positions stand in either order; there are more positions.
+  if (is_attention)
+    return lists[0][0] * lists[0][1] * lists[0][2] * lists[0][3] *
+           std::max(lists[1][1], lists[1][2]);
+  for (std::size_t i = 0; i + 1 < lists.size(); ++i) {
+    const auto &a = lists[i], &b = lists[i + 1];
+    double rows = 1;
+    for (std::size_t k = 0; k + 1 < a.size(); ++k)
+      rows *= a[k];
+    if (b.size() == 2 && a.back() == b[0]) return rows * a.back() * b[1];
+    if (b.size() == 2 && a.back() == b[1]) return rows * a.back() * b[0];  // transposed weights
+    if (b.size() == 3 && a.size() == 3 && a[0] == b[0] && a[2] == b[1])
+      return rows * a.back() * b[2];
+  }
+  return volume_of(dims);
+}
+
 /// The arguments of a slice that matter here.
 struct Facts {
-  std::optional<std::int64_t> correlation;
+  std::optional<std::int64_t> correlation, external;  // external: of the operator around it
   std::string_view full_name, grid, block, dims;
   double bytes{0};
 };
@@ -102,6 +151,7 @@ class Reader {
  private:
   void find_ranks();
   void place_tracks();
+  void find_dims();
   void read_slice(std::size_t slice);
   [[nodiscard]] Facts facts_of(std::size_t slice) const;
   std::uint32_t item_of(const CategoryRow& row, StringId category, StringId name,
@@ -128,6 +178,8 @@ class Reader {
   std::map<std::tuple<Lane, Kind, std::string>, std::uint32_t> items_;
   std::vector<std::map<std::string, std::uint32_t>> shapes_;    // by item
   std::vector<std::map<std::int64_t, std::int64_t>> launches_;  // by rank: correlation -> begin
+  // By rank and External id: the shapes of an operator's inputs.
+  std::map<std::pair<std::uint32_t, std::int64_t>, std::string_view> dims_of_;
   bool says_own_clock_{false};
   std::vector<std::int64_t> correlations_;  // of device events, kNoTime: none
   std::unordered_map<std::uint32_t, std::uint32_t> device_of_slice_;
@@ -187,6 +239,7 @@ Facts Reader::facts_of(std::size_t slice) const {
     const bool is_whole =
         arg.kind == trace::ArgValue::Kind::kInt || arg.kind == trace::ArgValue::Kind::kUint;
     if (is_whole && key == "correlation") out.correlation = arg.i64;
+    if (is_whole && key == "External id") out.external = arg.i64;
     if (is_whole && key == "bytes") out.bytes = static_cast<double>(arg.u64);
     if (!is_text) continue;
     const std::string_view text = text_of(trace_, arg.text);
@@ -196,6 +249,21 @@ Facts Reader::facts_of(std::size_t slice) const {
     if (key == "Input Dims" || key == "Input dims") out.dims = text;
   }
   return out;
+}
+
+/// A kernel's work is that of the operator that launched it.
+void Reader::find_dims() {
+  const auto& table = trace_.slices;
+  for (std::size_t slice = 0; slice < table.size(); ++slice) {
+    const StringId category = table.category[slice];
+    if (category.raw >= rows_.size() || rows_[category.raw] < 0) continue;
+    if (table.track[slice].raw >= places_.size()) continue;
+    const Place place = places_[table.track[slice].raw];
+    if (!place.is_ours || dims_of_.size() >= kDimsMax) continue;
+    const Facts facts = facts_of(slice);
+    if (facts.external && !facts.dims.empty())
+      dims_of_.try_emplace({place.rank, *facts.external}, facts.dims);
+  }
 }
 
 std::uint32_t Reader::new_item(Kind kind, Lane lane, std::string name) {
@@ -246,6 +314,11 @@ std::uint32_t Reader::shape_of(std::uint32_t item, const CategoryRow& row, const
     if (!facts.block.empty()) shape.text += " block " + std::string(facts.block);
     shape.size = volume_of(facts.grid);
     unit = "blocks";
+    if (!facts.dims.empty()) {  // one grid may do more work in each of its blocks
+      shape.text += " for " + std::string(facts.dims);
+      shape.size = work_of(facts.dims);
+      unit = kUnitWork;
+    }
   } else if (!facts.dims.empty()) {
     shape.text = facts.dims;
     shape.size = volume_of(facts.dims);
@@ -281,7 +354,11 @@ void Reader::read_slice(std::size_t slice) {
     return;
   }
   const CategoryRow& row = kCategories[static_cast<std::size_t>(rows_[category.raw])];
-  const Facts facts = facts_of(slice);
+  Facts facts = facts_of(slice);
+  if (row.is_device && facts.dims.empty() && facts.external) {
+    const auto known = dims_of_.find({place.rank, *facts.external});
+    if (known != dims_of_.end()) facts.dims = known->second;
+  }
   Event event;
   event.begin_ns = begin_ns;
   event.end_ns = begin_ns + std::min(duration_ns, kTimeMaxNs - begin_ns);
@@ -348,6 +425,7 @@ void Reader::judge_clock() {
 EventTable Reader::read() {
   find_ranks();
   place_tracks();
+  find_dims();
   for (std::size_t i = 0; i < trace_.slices.size(); ++i)
     read_slice(i);
   link_launches();

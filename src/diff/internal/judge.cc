@@ -258,6 +258,9 @@ void Judge::accept(const Test& test, double corrected) {
   change.p = corrected;
   change.is_significant =
       corrected <= kFamilyErrorMax && std::abs(std::expm1(test.away)) >= effect_min(sides_, row);
+  // Time does not grow with work in proportion: a kernel's start and its last wave do not.
+  if (row.is_per_work && test.metric == &Row::call)
+    change.is_significant = change.is_significant && std::expm1(test.away) >= kPerWorkEffectMin;
   if (row.match == Match::kNone) change.ratio = change.low = change.high = std::nullopt;
   if (test.rank == kAllRanks) {
     row.*test.metric = change;
@@ -293,6 +296,7 @@ void Judge::name_changes() {
       row.what = row.before_name.empty() ? "new" : "removed";
       continue;
     }
+    if (row.call.is_significant && row.is_per_work) row.is_by_batch = false;
     const auto add = [&](const Change& change, std::string_view more, std::string_view less) {
       if (!change.is_significant) return;
       if (!row.what.empty()) row.what += ", ";
@@ -333,6 +337,7 @@ void Judge::sum_lanes() {
 }
 
 void Judge::run() {
+  find_batch(Lane::kDevice, kUnitWork);
   find_batch(Lane::kDevice, "blocks");
   find_batch(Lane::kHost, "elements");
   find_centres();

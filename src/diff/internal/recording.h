@@ -14,6 +14,9 @@
 
 namespace kansoku::diff {
 
+/// Unit of sizes that are what the operator around a kernel has to do.
+inline constexpr std::string_view kUnitWork = "work";
+
 /// Calls and time of one item in one step of one rank, at one shape.
 struct Cell {
   std::uint32_t unit{0};   // rank index * steps + step

@@ -81,7 +81,7 @@ std::vector<double> step_series(const std::vector<double>& by_unit, const Record
 namespace {
 
 struct Sum {
-  double calls{0}, ms{0};
+  double calls{0}, ms{0}, size{0};  // size: of one call, 0: unknown
 };
 
 std::map<std::string, Sum> sums_of(const std::vector<const Item*>& items) {
@@ -89,27 +89,47 @@ std::map<std::string, Sum> sums_of(const std::vector<const Item*>& items) {
   for (const Item* item : items) {
     if (item == nullptr) continue;
     for (const Cell& cell : item->cells) {
-      Sum& sum = out[item->shapes[cell.shape].text];
+      const Shape& shape = item->shapes[cell.shape];
+      Sum& sum = out[shape.text];
       sum.calls += cell.calls;
       sum.ms += cell.ms;
+      sum.size = shape.size;
     }
   }
   return out;
 }
 
+bool have_sizes(const std::map<std::string, Sum>& sums) {
+  return std::all_of(sums.begin(), sums.end(), [](const auto& one) { return one.second.size > 0; });
+}
+
 }  // namespace
+
+bool have_common_shape(const std::vector<const Item*>& before,
+                       const std::vector<const Item*>& after) {
+  const auto a = sums_of(before), b = sums_of(after);
+  return std::any_of(a.begin(), a.end(), [&](const auto& one) { return b.contains(one.first); });
+}
 
 CallTimes common_times(const std::vector<const Item*>& before,
                        const std::vector<const Item*>& after) {
   const auto a = sums_of(before), b = sums_of(after);
   CallTimes out;
-  Sum all;
+  double calls = 0, ms = 0, work = 0;
   for (const auto& [shape, sum] : a) {
-    all.calls += sum.calls;
-    all.ms += sum.ms;
+    calls += sum.calls;
+    ms += sum.ms;
+    work += sum.calls * sum.size;
     if (b.contains(shape) && sum.ms > 0) out[shape] = sum.ms / sum.calls;
   }
-  if (out.empty() && all.ms > 0) out["*"] = all.ms / all.calls;
+  if (!out.empty() || ms <= 0) return out;
+  if (!have_sizes(a) || !have_sizes(b)) {
+    out["*"] = ms / calls;
+    return out;
+  }
+  for (const auto* side : {&a, &b})
+    for (const auto& [shape, sum] : *side)
+      out[shape] = ms / work * sum.size;
   return out;
 }
 

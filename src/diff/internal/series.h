@@ -42,9 +42,14 @@ struct Series {
 [[nodiscard]] std::vector<double> step_series(const std::vector<double>& by_unit,
                                               const Recording& recording, const KeptSteps& kept);
 
-/// The shapes that both sides launch, with their time before; if they share none, the mean of all
-/// under every shape. `before`, `after`: items of one kind of thing, null ones allowed.
+/// The shapes that both sides launch, with their time before. If they share none, the time that
+/// each shape of either side would take at the work a millisecond of before; where sizes are not
+/// known, the mean of all under every shape. `before`, `after`: items of one kind of thing, null
+/// ones allowed.
 [[nodiscard]] CallTimes common_times(const std::vector<const Item*>& before,
+                                     const std::vector<const Item*>& after);
+
+[[nodiscard]] bool have_common_shape(const std::vector<const Item*>& before,
                                      const std::vector<const Item*>& after);
 
 /// Factor that the rows of a lane share in each step, about 1: the median over those that take most
