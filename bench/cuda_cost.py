@@ -7,6 +7,7 @@
             one process, processor time of program and reader a step, beside hits times price
   slope     the same price where its effect is large: launches that repeat what the library adds to them 0 to 40 times (counted: 400)
   recorder  what `record --cuda` itself takes on top of the reader of modes, which throws the records away: processor time an operation
+  graphs    a program that instantiates a graph in each step, and one that launches the same again: `record --cuda` on and off, in pairs
   budget    probes from outside on a program above their budget: what they take of a processor
 
 short: some seconds each, no more than a check; long: 9 minutes, on a machine that is otherwise idle. Needs root, and clang 19 for the training:
@@ -28,7 +29,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 SIZES = {"short": (10, 5, 5, 1), "long": (250, 50, 60, 3)}
 WINDOW_MS = "250"
 SLOTS = 1 << 20  # of step_log.h
-PARTS = ("counted", "modes", "slope", "recorder", "budget")
+PARTS = ("counted", "modes", "slope", "recorder", "graphs", "budget")
+GRAPH_STEPS = 2000
 
 
 def skip(reason):
@@ -99,6 +101,28 @@ def recorder(kansoku, program, rounds):
                   f"wrote_kib_a_second={median([row[1] for row in rows]) / 1024:.0f}", flush=True)
 
 
+def graphs(kansoku, program, rounds):
+    """What a step takes, on against off; the pairs alternate in which comes first."""
+    for kind in ("anew", "again"):
+        rows = []
+        with tempfile.TemporaryDirectory() as folder:
+            trace = os.path.join(folder, "run.pftrace")
+            plain = [kansoku, "run", "--softgpu", "--", program, kind, str(GRAPH_STEPS)]
+            recorded = [kansoku, "record", "-q", "--force", "--cuda", "-o", trace, "--", *plain]
+            for at in range(5 * rounds):
+                pair = {}
+                for command in (plain, recorded) if at % 2 else (recorded, plain):
+                    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+                    pair[len(command)] = [float(value) for value in re.search(r"wall_us=([\d.]+) cpu_us=([\d.]+)", done.stdout).groups()]
+                off, on = pair[len(plain)], pair[len(recorded)]
+                rows.append([off[0], on[0] / off[0], on[1] / off[1]])
+            report = json.loads(subprocess.run([kansoku, "cuda", "report", "--json", trace], check=False, stdout=subprocess.PIPE, text=True).stdout)
+        idle = {row["cause"]: row["us"] for device in report["devices"] for row in device.get("idle", [])}
+        print(f"bench cuda/graphs kind={kind} pairs={len(rows)} step_us={median([row[0] for row in rows]):.0f} "
+              f"wall_on_to_off={median([row[1] for row in rows]):.3f} cpu_of_main_thread_on_to_off={median([row[2] for row in rows]):.3f} "
+              f"held_up_by_kansoku_ms={idle.get('observer', 0) / 1000:.1f}", flush=True)
+
+
 def budget(kansoku, program, rounds):
     """Probes at launches without a limit, and with one that is far below what they would take."""
     with running([kansoku, "run", "--softgpu", "--", program]) as (pid, steps, _):
@@ -158,6 +182,10 @@ def main():
                     print(run(switch, kansoku, name, kind, str(blocks), WINDOW_MS, price, *command), end="", flush=True)
         if "recorder" in parts:
             recorder(kansoku, training, rounds)
+        if "graphs" in parts:
+            steps = os.path.join(folder, "cuda_graph_steps")
+            run(clang, "-std=c++17", "-O2", "-o", steps, os.path.join(HERE, "cuda_graph_steps.cu"), env={**os.environ, "KANSOKU": kansoku})
+            graphs(kansoku, steps, rounds)
         if "budget" in parts:
             budget(kansoku, training, rounds)
 

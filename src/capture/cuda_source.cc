@@ -309,6 +309,10 @@ void CudaSource::take(Watched& process, const wire_cuda_record& record, std::uin
     write_range(process, record);
     return;
   }
+  if (record.entry == WIRE_CUDA_OWN) {
+    write_own(process, record);
+    return;
+  }
   if (record.host_begin_ns > static_cast<std::uint64_t>(kFarthestNs) ||
       std::abs(record.device_begin_ns) > kFarthestNs) {
     ++odd_;
@@ -646,6 +650,20 @@ trace::TrackHandle CudaSource::range_track(Watched& process, std::uint32_t tid, 
 }
 
 /// The category is that of PyTorch's profiler, and of imported ranges.
+/// What the library did on a thread of the program.
+void CudaSource::write_own(Watched& process, const wire_cuda_record& record) {
+  constexpr auto kFarthest = static_cast<std::uint64_t>(kFarthestNs);
+  if (record.host_begin_ns > kFarthest || record.device_ns > kFarthest) {
+    ++odd_;
+    return;
+  }
+  const BootTime begin = boot_time(static_cast<std::int64_t>(record.host_begin_ns));
+  const auto track = thread_track(process, record.tid);
+  writer_.slice_begin(track, begin, writer_.name("Kansoku: second executable of a graph"),
+                      writer_.category(trace::kOwnCost), {});
+  writer_.slice_end(track, begin + Nanos{static_cast<std::int64_t>(record.device_ns)});
+}
+
 void CudaSource::write_range(Watched& process, const wire_cuda_record& record) {
   constexpr auto kFarthest = static_cast<std::uint64_t>(kFarthestNs);
   if (record.host_begin_ns > kFarthest || record.device_ns > kFarthest) {

@@ -148,6 +148,7 @@ class CudaSource final : public Source {
   static void note_operation(Watched& process, const wire_cuda_record& record, std::uint32_t what,
                              const Stream& on, BootTime begin);
   void write_range(Watched& process, const wire_cuda_record& record);
+  void write_own(Watched& process, const wire_cuda_record& record);
   trace::TrackHandle range_track(Watched& process, std::uint32_t tid, BootTime begin, BootTime end,
                                  bool is_thread);
   trace::NameId range_name(Watched& process, std::uint32_t index);

@@ -57,6 +57,9 @@ struct Track {
   StringId name{};
 };
 
+/// Category of slices and instants of what Kansoku itself does or costs.
+inline constexpr std::string_view kOwnCost = "kansoku.cost";
+
 /// Facts about an observed process. Ranks come from its environment; children of a rank carry that
 /// rank too.
 struct Process {

@@ -13,7 +13,7 @@
 #include "wire/version.h"
 
 #define WIRE_CUDA_MAGIC 0x55445543554b534bULL
-#define WIRE_CUDA_VERSION 3
+#define WIRE_CUDA_VERSION 4
 #define WIRE_CUDA_MEMFD "kansoku-cuda"
 /* A page that shows that the library was called as the driver, and looked for the machine's. */
 #define WIRE_CUDA_MARK_MEMFD "kansoku-as-driver"
@@ -57,6 +57,9 @@ enum wire_cuda_class {
 /* Likewise: a range or mark of NVTX that has ended. `stream` is 0, `device_ns` how long it lasted.
  */
 #define WIRE_CUDA_RANGE 254U
+/* Likewise: work of the library itself on the thread `tid` of the program, within one of its calls,
+ * that took `device_ns`: the second executable of a graph. */
+#define WIRE_CUDA_OWN 253U
 
 enum wire_cuda_range_kind {
   WIRE_CUDA_PUSHED = 1,  /* of a thread: pushed and popped */
@@ -179,15 +182,16 @@ struct wire_cuda_losses {
   __u64 event_error;  /* events that the driver refused */
   __u64 streams_over_limit, kernels_over_limit, names_over_limit, threads_over_limit;
   __u64 contexts_over_limit, graphs_over_limit;
-  __u64 lost_context;      /* operations whose context was destroyed before they were read */
-  __u64 graphs_excluded;   /* graphs that cannot be instantiated twice: their nodes have no times */
-  __u64 graph_untimed;     /* timed launches of graphs whose nodes could not be timed this once */
-  __u64 pins_over_limit;   /* pinned memory: of other memory it is not known then whether it is */
-  __u64 ranges_unnamed;    /* ranges and marks: more names or domains than there is room for */
-  __u64 ranges_unbegun;    /* that ended, and whose begin was not recorded */
-  __u64 ranges_open;       /* that began, with too many open ones */
-  __u64 stacks_skipped;    /* allocations without a stack: walking it would cost too much */
-  __u64 stacks_over_limit; /* likewise: more different ones than there is room for */
+  __u64 lost_context;    /* operations whose context was destroyed before they were read */
+  __u64 graphs_excluded; /* graphs that cannot be instantiated twice: their nodes have no times */
+  __u64 graphs_over_budget; /* graphs without a second executable: making them costs too much */
+  __u64 graph_untimed;      /* timed launches of graphs whose nodes could not be timed this once */
+  __u64 pins_over_limit;    /* pinned memory: of other memory it is not known then whether it is */
+  __u64 ranges_unnamed;     /* ranges and marks: more names or domains than there is room for */
+  __u64 ranges_unbegun;     /* that ended, and whose begin was not recorded */
+  __u64 ranges_open;        /* that began, with too many open ones */
+  __u64 stacks_skipped;     /* allocations without a stack: walking it would cost too much */
+  __u64 stacks_over_limit;  /* likewise: more different ones than there is room for */
 };
 
 /* Written by the library. */
@@ -211,6 +215,11 @@ struct wire_cuda_state {
   __u64 chains, chained; /* timed ones of several launches, and those in them */
   __u64 nvtx_clients;    /* libraries and programs that call it for their ranges */
   __u64 nvtx_elsewhere;  /* 1: the environment names another tool for them */
+  /* Work that was handed over before it awoke is not known. */
+  __u64 awake_ns; /* when it awoke; 0: before the process's first call */
+  __u64
+      streams_live; /* that the process made and did not destroy; those of a context stay counted */
+  __u64 whole_done_ns; /* the last wait for all of a context that returned: when it began */
   struct wire_cuda_losses losses;
 };
 

@@ -104,6 +104,21 @@ class GraphNodesTest : public LibraryTest {
   CUfunction append_{nullptr};
 };
 
+TEST_F(GraphNodesTest, CostAShareOfTheTimeHoweverManyGraphsThereAre) {
+  begin();
+  const CUgraph graph = captured([&] {
+    for (int i = 0; i < 20; ++i)
+      append(stream_, 1);
+  });
+  constexpr std::uint64_t kGraphs = 1000;  // there is room for 1024
+  for (std::uint64_t i = 0; i < kGraphs; ++i)
+    ASSERT_EQ(entry<CUresult(CUgraphExec)>("cuGraphExecDestroy")(instantiated(graph)), 0);
+  const wire_cuda_state state = channel_->state();
+  EXPECT_EQ(state.twins + state.losses.graphs_over_budget, kGraphs);
+  EXPECT_GT(state.losses.graphs_over_budget, 0U);
+  EXPECT_GT(state.twins, 0U) << "the first ones have their nodes' times";
+}
+
 TEST_F(GraphNodesTest, HaveTimesInOrderWithinTheirGraph) {
   begin();
   const CUgraphExec exec = instantiated(captured([&] {

@@ -263,6 +263,7 @@ std::size_t Channel::drain(const std::function<void(const wire_cuda_record&, std
 
 bool Channel::is_sound(const wire_cuda_record& record) const {
   if (record.entry == WIRE_CUDA_CLOCK) return record.stream < WIRE_CUDA_CONTEXTS_MAX;
+  if (record.entry == WIRE_CUDA_OWN) return true;
   if (record.entry != WIRE_CUDA_RANGE)
     return record.entry < classes_.size() && record.stream < WIRE_CUDA_STREAMS_MAX;
   const auto& range = record.u.range;
@@ -504,6 +505,7 @@ void Channel::add_losses(Losses& out) const {
                                losses.pins_over_limit);
   out.add(cuda_lost_context, losses.lost_context);
   out.add(cuda_graphs_excluded, losses.graphs_excluded);
+  out.add(cuda_graphs_over_budget, losses.graphs_over_budget);
   out.add(cuda_graph_untimed, losses.graph_untimed);
   out.add(cuda_ranges_lost, losses.ranges_unbegun + losses.ranges_open);
   out.add(cuda_stacks_lost, losses.stacks_skipped + losses.stacks_over_limit);

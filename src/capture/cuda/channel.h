@@ -46,6 +46,10 @@ STAT(
     cuda_graphs_excluded, kNotice, kCapture,
     "CUDA graphs whose nodes have no times: with memory of their own, conditions or other contents "
     "that cannot be instantiated twice");
+STAT(cuda_graphs_over_budget, kNotice, kCapture,
+     "CUDA graphs whose nodes have no times: the program makes so many that second executables "
+     "would "
+     "cost more than a hundredth of its time");
 STAT(
     cuda_graph_untimed, kNotice, kCapture,
     "launches of CUDA graphs whose nodes have no times: the one before was not read yet, or ran on "
@@ -171,7 +175,8 @@ class Channel {
   [[nodiscard]] Mode mode() const;  // that it is in now
 
   /// Hands out complete records in their order, each with its enum wire_cuda_class (0: a reading of
-  /// a context's clock, WIRE_CUDA_CLOCK, or a range, WIRE_CUDA_RANGE, with its indices checked), at
+  /// a context's clock, WIRE_CUDA_CLOCK, the library's own work, WIRE_CUDA_OWN, or a range,
+  /// WIRE_CUDA_RANGE, with its indices checked), at
   /// most `count_max`; returns how many.
   std::size_t drain(const std::function<void(const wire_cuda_record&, std::uint32_t what)>& take,
                     std::size_t count_max);

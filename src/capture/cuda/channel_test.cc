@@ -107,7 +107,8 @@ TEST(Channel, LeavesOutRecordsThatPointNowhere) {
   put(*memory, 1, 0, WIRE_CUDA_STREAMS_MAX);  // no such stream
   put(*memory, 2, WIRE_CUDA_CLOCK, 40);       // no such context
   put(*memory, 3);
-  EXPECT_EQ(drained(*channel), 1U);
+  put(*memory, 4, WIRE_CUDA_OWN);  // has no indices
+  EXPECT_EQ(drained(*channel), 2U);
   EXPECT_EQ(loss(*channel, "cuda_odd_records"), 3U);
 }
 

@@ -10,6 +10,8 @@
  * 3. Its events are read before it runs again: until then launches run the program's own. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "capture/shim/internal/shim.h"
 
@@ -44,6 +46,49 @@ static int can_make(void) {
          d->node_type != NULL && d->kernel_params != NULL && d->copy_params != NULL &&
          d->set_params != NULL && d->child_graph != NULL && d->event_destroy != NULL &&
          d->stream_wait_event != NULL;
+}
+
+/* Making them may take so much of the time, and so much at once: a program that makes a graph a
+ * step would else take twice as long. Processor time of the threads that make them, so that a busy
+ * machine takes no twin away. */
+#define BUDGET_PART 100U /* of the time */
+#define BUDGET_MOST_NS 20000000LL
+static int64_t budget_ns = BUDGET_MOST_NS;
+static uint64_t budget_at_ns;
+
+static int64_t cpu_now(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return (int64_t)now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+static int has_budget(void) {
+  pthread_mutex_lock(&lock);
+  const uint64_t now = kansoku_now();
+  const uint64_t since = budget_at_ns == 0 || now < budget_at_ns ? 0 : now - budget_at_ns;
+  budget_at_ns = now;
+  budget_ns += (int64_t)(since / BUDGET_PART);
+  if (budget_ns > BUDGET_MOST_NS) budget_ns = BUDGET_MOST_NS;
+  const int has_some = budget_ns > 0;
+  pthread_mutex_unlock(&lock);
+  return has_some;
+}
+
+static void spend(int64_t cost_ns) {
+  pthread_mutex_lock(&lock);
+  budget_ns -= cost_ns;
+  pthread_mutex_unlock(&lock);
+}
+
+/* So that the time is nobody else's. */
+static void tell_cost(uint64_t begin_ns) {
+  struct wire_cuda_record record;
+  memset(&record, 0, sizeof record);
+  record.entry = WIRE_CUDA_OWN;
+  record.host_begin_ns = begin_ns;
+  record.device_ns = kansoku_now() - begin_ns;
+  record.tid = (uint32_t)syscall(SYS_gettid);
+  kansoku_write(&record);
 }
 
 static struct kansoku_twin* twin_new(void) {
@@ -386,7 +431,12 @@ void kansoku_twin_make(uint32_t index, CUgraph graph, uint64_t flags) {
     KANSOKU_LOSE(graphs_excluded);
     return;
   }
+  if (!has_budget()) {
+    KANSOKU_LOSE(graphs_over_budget);
+    return;
+  }
   const uint64_t begin = kansoku_now();
+  const int64_t cpu_begin = cpu_now();
   struct kansoku_twin* const twin = twin_new();
   if (twin == NULL) return;
   atomic_store(&twin->is_lost, 0);
@@ -404,7 +454,9 @@ void kansoku_twin_make(uint32_t index, CUgraph graph, uint64_t flags) {
     atomic_store(&twin->state, KANSOKU_TWIN_GONE);
     twin_end(twin);
   }
+  spend(cpu_now() - cpu_begin);
   atomic_fetch_add((_Atomic uint64_t*)&state->twin_ns, kansoku_now() - begin);
+  if (atomic_load(&kansoku.mode) == WIRE_CUDA_EVERY) tell_cost(begin);
 }
 
 /* The twin of a launch that is timed, if the stream orders it behind the launch before it. */

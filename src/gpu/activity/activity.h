@@ -121,9 +121,10 @@ enum class IdleCause : std::uint8_t {
   kProcessor,   // nothing: it could run, and had no processor
   kBlocked,     // asleep, for nobody of its process: a timer, a disk, the network
   kDevice,      // nothing: the next operation had been launched, and waited for the device
+  kObserver,    // in Kansoku's library, within a call of the program: nobody else's time
   kUnknown,
 };
-inline constexpr std::size_t kIdleCauseCount = 14;
+inline constexpr std::size_t kIdleCauseCount = 15;
 [[nodiscard]] std::string_view idle_cause_name(IdleCause cause);
 /// The same for people, after "the thread": "waits for the device".
 [[nodiscard]] std::string_view idle_cause_text(IdleCause cause);

@@ -27,7 +27,7 @@ using stats::Interval;
 
 // Every category begins with "kansoku.": no observation of the job.
 constexpr std::string_view kIdleCategory = "kansoku.idle", kStepCategory = "kansoku.step",
-                           kCostCategory = "kansoku.cost";
+                           kCostCategory = trace::kOwnCost;
 constexpr std::string_view kMark = "kansoku.tracks";  // and the begin of the keys of each track
 constexpr std::string_view kCostTrack = "Kansoku's own cost";
 constexpr std::size_t kStepsMax = 200'000;  // of one process; a bound of size

@@ -78,9 +78,10 @@ IdleCause cause_of_call(const Call& call) {
 /// A loader or a collective keeps its time, whatever functions it calls and locks it waits for;
 /// calls of CUDA inside are told apart.
 bool keeps_what_it_calls(IdleCause cause) {
-  return cause == IdleCause::kLoader || cause == IdleCause::kCollective ||
-         cause == IdleCause::kLock || cause == IdleCause::kAllocation ||
-         cause == IdleCause::kModuleLoad || cause == IdleCause::kSynchronisation;
+  return cause == IdleCause::kObserver || cause == IdleCause::kLoader ||
+         cause == IdleCause::kCollective || cause == IdleCause::kLock ||
+         cause == IdleCause::kAllocation || cause == IdleCause::kModuleLoad ||
+         cause == IdleCause::kSynchronisation;
 }
 
 /// True for a cause that may be charged to a call before it, or to launching, because it is nothing
@@ -143,7 +144,7 @@ std::string_view idle_cause_name(IdleCause cause) {
   constexpr std::array<std::string_view, kIdleCauseCount> kNames{
       "synchronisation", "allocation", "module_load", "lock",     "loader",
       "launching",       "staging",    "collective",  "operator", "function",
-      "processor",       "blocked",    "device",      "unknown"};
+      "processor",       "blocked",    "device",      "observer", "unknown"};
   return kNames[static_cast<std::size_t>(cause)];
 }
 
@@ -162,6 +163,7 @@ std::string_view idle_cause_text(IdleCause cause) {
       "waits for a processor",
       "sleeps for something outside",
       "has launched: the device starts",
+      "is held up by Kansoku",
       "is not known to do anything"};
   return kTexts[static_cast<std::size_t>(cause)];
 }
@@ -228,6 +230,8 @@ Doing IdleCauses::Impl::doing_of(std::uint32_t slice, const Doing& around) const
   const std::uint32_t call = call_of_slice[slice];
   Doing own{call == kNoIndex ? cause_of_name(name) : cause_of_call(in.work.calls[call]), name,
             call != kNoIndex};
+  if (in.args.string(in.trace.slices.category[slice]) == trace::kOwnCost)
+    return {IdleCause::kObserver, name, false};
   // A wait inside of a call of CUDA is the call's own affair.
   if (call == kNoIndex && around.is_call) return around;
   const bool waits_for_data =
