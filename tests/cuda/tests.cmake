@@ -48,6 +48,9 @@ cuda_script_test(ranges ranges.py cuda_ranges ${out}/cuda_ranges_out ${range_pro
 # A kernel that never ends is named with its rank and stack; a slow one is not. Its ranks are Python, which loads the driver while it runs.
 kansoku_script_test(cuda_library.stuck stuck/evaluate.py gate --kansoku ${kansoku_file} --keep ${out}/cuda_stuck
                     NEEDS !KANSOKU_SANITIZE LIVE TIMEOUT 900 LOCKS cuda_stuck_folder)
+# No all-clear of a kernel that began while the library slept, and none of them called stuck that only takes its time.
+kansoku_script_test(cuda_library.woken stuck/woken.py --only default-copy-0-1 nonblocking-stream-3-0 --kansoku ${kansoku_file}
+                    NEEDS !KANSOKU_SANITIZE LIVE TIMEOUT 600)
 # Causes that no load can change are named in live recordings, their twins are not; causes/evaluate.py has the others.
 kansoku_script_test(cuda_library.causes causes/evaluate.py gate --plain --kansoku ${kansoku_file} TIMEOUT 900)
 # The driver keeps its promises with every operation timed, too.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <set>
 
 #include "sys/clock.h"
 #include "sys/kernel_name.h"
@@ -67,6 +68,28 @@ bool is_silent(const Snapshot& snapshot) {
   const wire_cuda_state& state = snapshot.state;
   return state.mode != WIRE_CUDA_DORMANT && state.poller_ns < snapshot.at_ns &&
          snapshot.at_ns - state.poller_ns >= kSilentNs;
+}
+
+std::optional<std::string> unseen_before(const Snapshot& snapshot) {
+  const wire_cuda_state& state = snapshot.state;
+  if (state.mode == WIRE_CUDA_DORMANT || state.awake_ns == 0) return std::nullopt;
+  std::set<std::uint32_t> contexts;
+  std::uint64_t made = 0, any = 0;  // that finished something since
+  for (const StreamInfo& stream : snapshot.streams) {
+    contexts.insert(stream.context);
+    if (stream.done_ns < state.awake_ns) continue;
+    ++any;
+    if ((stream.kind & (WIRE_CUDA_LEGACY | WIRE_CUDA_PER_THREAD)) == 0) ++made;
+  }
+  const bool has_waited = contexts.size() <= 1 && state.whole_done_ns >= state.awake_ns;
+  if (has_waited || (any > 0 && made >= state.streams_live)) return std::nullopt;
+  const double seconds =
+      1e-9 *
+      static_cast<double>(snapshot.at_ns - std::min<std::uint64_t>(snapshot.at_ns, state.awake_ns));
+  return fmt::format(
+      "the library awoke {:.1f} s ago, and what was handed over before may still run: {} of {} "
+      "streams have finished something since",
+      seconds, any, std::max<std::uint64_t>(state.streams_live, snapshot.streams.size()));
 }
 
 std::map<std::uint32_t, ClassTotals> totals_of(const Snapshot& snapshot) {
@@ -184,7 +207,15 @@ std::vector<Stuck> stuck_in(const Snapshot& snapshot) {
   const auto history = [&](std::uint32_t what, std::uint32_t index) {
     return history_in(snapshot, what, index);
   };
-  return find_stuck(snapshot.streams, snapshot.at_ns, history, waiting_since_in(snapshot));
+  std::vector<Stuck> out =
+      find_stuck(snapshot.streams, snapshot.at_ns, history, waiting_since_in(snapshot));
+  // One that has not begun may wait for what was handed over before the library awoke.
+  if (snapshot.state.awake_ns != 0 && unseen_before(snapshot))
+    for (Stuck& one : out)
+      if (one.kind == StuckKind::kStuck && !one.stream.is_begun &&
+          one.stream.done_ns < snapshot.state.awake_ns)
+        one.kind = StuckKind::kUnknown;
+  return out;
 }
 
 }  // namespace kansoku::capture::cuda

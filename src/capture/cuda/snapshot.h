@@ -38,6 +38,11 @@ struct Snapshot {
 /// or stopped with its process. Its data are as old.
 [[nodiscard]] bool is_silent(const Snapshot& snapshot);
 
+/// Why work that was handed over before the library awoke may still run; nothing if it is known to
+/// be over: a wait for all of the only context returned, or every stream that the process made
+/// finished something since.
+[[nodiscard]] std::optional<std::string> unseen_before(const Snapshot& snapshot);
+
 /// Calls of one class that did something, those that failed, and bytes.
 struct ClassTotals {
   std::uint64_t calls{0}, failed{0}, bytes{0};

@@ -75,5 +75,57 @@ TEST(Silent, OnlyWhileAwake) {
   EXPECT_FALSE(is_silent(snapshot));
 }
 
+StreamInfo stream_at(std::uint32_t index, std::uint64_t done_ns, std::uint8_t kind = 0) {
+  StreamInfo out;
+  out.index = index;
+  out.done_ns = done_ns;
+  out.kind = kind;
+  return out;
+}
+
+TEST(UnseenBefore, IsNothingWhereTheLibraryWasAwakeFromTheStartOrSleeps) {
+  Snapshot snapshot = at(100, 0, {});
+  snapshot.state.mode = WIRE_CUDA_EVERY;
+  EXPECT_FALSE(unseen_before(snapshot));
+  snapshot.state.awake_ns = 90'000'000'000;
+  EXPECT_TRUE(unseen_before(snapshot)) << "nothing was seen to end";
+  snapshot.state.mode = WIRE_CUDA_DORMANT;
+  EXPECT_FALSE(unseen_before(snapshot)) << "that is said otherwise";
+}
+
+TEST(UnseenBefore, EndsOnceAllStreamsFinishedSomethingSince) {
+  Snapshot snapshot = at(100, 0, {});
+  snapshot.state.mode = WIRE_CUDA_SAMPLED;
+  snapshot.state.awake_ns = 90'000'000'000;
+  snapshot.state.streams_live = 2;
+  snapshot.streams = {stream_at(0, 95'000'000'000), stream_at(1, 80'000'000'000)};
+  const auto why = unseen_before(snapshot);
+  ASSERT_TRUE(why);
+  EXPECT_NE(why->find("awoke 10.0 s ago"), std::string::npos) << *why;
+  EXPECT_NE(why->find("1 of 2 streams"), std::string::npos) << *why;
+  snapshot.streams[1].done_ns = 91'000'000'000;
+  EXPECT_FALSE(unseen_before(snapshot));
+  // The default stream is none that the process made, and not among those that are counted.
+  snapshot.streams = {stream_at(0, 95'000'000'000, WIRE_CUDA_LEGACY)};
+  EXPECT_TRUE(unseen_before(snapshot));
+  snapshot.state.streams_live = 0;
+  EXPECT_FALSE(unseen_before(snapshot));
+}
+
+TEST(UnseenBefore, EndsWithAWaitForAllOfTheOnlyContext) {
+  Snapshot snapshot = at(100, 0, {});
+  snapshot.state.mode = WIRE_CUDA_EVERY;
+  snapshot.state.awake_ns = 90'000'000'000;
+  snapshot.state.streams_live = 40;  // a pool of which few are used
+  snapshot.streams = {stream_at(0, 1)};
+  snapshot.state.whole_done_ns = 89'000'000'000;  // it began before
+  EXPECT_TRUE(unseen_before(snapshot));
+  snapshot.state.whole_done_ns = 91'000'000'000;
+  EXPECT_FALSE(unseen_before(snapshot));
+  snapshot.streams.push_back(stream_at(1, 1));
+  snapshot.streams.back().context = 1;
+  EXPECT_TRUE(unseen_before(snapshot)) << "of another context nothing is known";
+}
+
 }  // namespace
 }  // namespace kansoku::capture::cuda

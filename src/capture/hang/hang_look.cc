@@ -29,6 +29,7 @@ constexpr std::uint32_t kPhaseInDriver = 2;
 constexpr std::string_view kOwnThread = "kansoku-cuda";
 /// Whose launch sites are told; a set may have many kernels.
 constexpr std::size_t kKernelsWithSites = 4;
+constexpr std::size_t kThreadsLookedAt = 256;
 
 cuda::IsCollective collectives_in(const HangLook& look) {
   return [&look](const Suspect& one) {
@@ -167,6 +168,39 @@ std::optional<std::string> why_silent(const HangLook& look, bool is_asleep) {
              : fmt::format("the library's thread has not run for {:.1f} s", seconds);
 }
 
+/// "cuStreamSynchronize" of a function that waits for the device, a stand-in's prefix taken off; ""
+/// for any other.
+std::string_view waiting_call(std::string_view function) {
+  constexpr std::array<std::string_view, 7> kCalls{
+      "cuStreamSynchronize",   "cuCtxSynchronize",      "cuEventSynchronize",  "cuMemcpy",
+      "cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize"};
+  for (const std::string_view call : kCalls)
+    if (const std::size_t at = function.find(call); at != std::string_view::npos)
+      return function.substr(at);
+  return {};
+}
+
+/// A thread that waits in the driver, and of whose call the library does not know: it began before
+/// the library awoke.
+std::optional<std::string> waits_since_before(const sys::Procfs& procfs, const HangLook& look,
+                                              sys::NativeStacks& stacks) {
+  if (look.snapshot.state.awake_ns == 0) return std::nullopt;
+  std::size_t left = kThreadsLookedAt;
+  for (const std::int32_t tid : procfs.tids(look.pid)) {
+    if (left-- == 0) break;
+    const bool is_known = std::any_of(
+        look.snapshot.waiters.begin(), look.snapshot.waiters.end(),
+        [&](const auto& waiter) { return static_cast<std::int32_t>(waiter.tid) == tid; });
+    if (is_known) continue;
+    const auto stack = stacks.of(look.pid, tid);
+    if (!stack) continue;
+    for (const sys::NativeFrame& frame : *stack)
+      if (const auto call = waiting_call(frame.function); !call.empty() && !frame.is_guessed)
+        return fmt::format("thread {} waits in {} since before the library awoke", tid, call);
+  }
+  return std::nullopt;
+}
+
 /// The longest wait of a thread for the device.
 const ThreadText* longest_wait(const HangLook& look) {
   const auto found = std::max_element(
@@ -175,7 +209,7 @@ const ThreadText* longest_wait(const HangLook& look) {
   return found == look.threads.end() ? nullptr : &*found;
 }
 
-void judge(HangLook& look, bool is_asleep) {
+void judge(const sys::Procfs& procfs, HangLook& look, bool is_asleep, sys::NativeStacks& stacks) {
   if (auto why = why_silent(look, is_asleep)) {
     look.verdict = HangVerdict::kUnknown;
     look.why = std::move(*why);
@@ -199,6 +233,12 @@ void judge(HangLook& look, bool is_asleep) {
     look.verdict = HangVerdict::kUnknown;
     look.why = fmt::format("a thread waits in {} for {:.1f} s, for an operation that is not known",
                            thread->call, thread->seconds);
+  } else if (auto unseen = cuda::unseen_before(look.snapshot)) {
+    look.verdict = HangVerdict::kUnknown;
+    look.why = std::move(*unseen);
+  } else if (auto waits = waits_since_before(procfs, look, stacks)) {
+    look.verdict = HangVerdict::kUnknown;
+    look.why = std::move(*waits);
   } else {
     look.verdict = HangVerdict::kNothing;
     look.why =
@@ -301,7 +341,7 @@ HangLook second_look(const sys::Procfs& procfs, const FirstLook& first, sys::Nat
   out.collectives = collectives_of(out);
   out.collectives_pending = cuda::pending_collectives(out.snapshot.streams, is_collective);
   out.is_at_work = is_at_work(procfs, first, out);
-  judge(out, channel.mode() == cuda::Mode::kDormant);
+  judge(procfs, out, channel.mode() == cuda::Mode::kDormant, stacks);
   return out;
 }
 

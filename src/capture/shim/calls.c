@@ -386,7 +386,11 @@ void kansoku_wait_ended(struct kansoku_call* call) {
  * its context knows what it waited for. */
 void kansoku_context_waited(struct kansoku_call* call) {
   CUcontext current = NULL;
-  if (call->result != CUDA_SUCCESS || !kansoku_driver.can_time) return;
+  if (call->result != CUDA_SUCCESS) return;
+  if (call->thread != NULL)
+    atomic_store((_Atomic uint64_t*)&kansoku.shared->state.whole_done_ns,
+                 call->record.host_begin_ns);
+  if (!kansoku_driver.can_time) return;
   kansoku_driver.ctx_get_current(&current);
   const uint32_t top = atomic_load_explicit(&kansoku_streams_top, memory_order_relaxed);
   for (uint32_t index = 0; index < top; ++index) {

@@ -700,11 +700,15 @@ static uint32_t wanted_mode(uint64_t now) {
   return mode;
 }
 
+static int is_polling; /* the process may have made calls */
+
 static void switch_to(uint32_t mode, uint64_t now) {
   const uint32_t ranges = atomic_load((_Atomic uint32_t*)&kansoku.shared->control.ranges);
   kansoku_follow_ranges(mode != WIRE_CUDA_DORMANT && ranges == 1);
   if (mode == atomic_load(&kansoku.mode)) return;
   if (mode != WIRE_CUDA_DORMANT) {
+    if (atomic_load(&kansoku.mode) == WIRE_CUDA_DORMANT)
+      atomic_store((_Atomic uint64_t*)&state()->awake_ns, is_polling ? now : 0);
     adapted_ns = now;
     adapted_operations = operations();
     const uint32_t n = atomic_load((_Atomic uint32_t*)&kansoku.shared->control.every_n);
@@ -785,6 +789,7 @@ static void* poll(void* unused) {
   (void)unused;
   pthread_setname_np(pthread_self(), "kansoku-cuda");
   measure_ticks();
+  is_polling = 1;
   if (kansoku_driver.can_time) kansoku_driver.exchange_mode(&relaxed);
   for (;;) {
     seen = atomic_load((_Atomic uint32_t*)&kansoku.shared->control.wake);

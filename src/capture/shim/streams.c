@@ -42,7 +42,13 @@ static void one_blocking_less(void) {
   }
 }
 
+static void count_stream(int64_t more) {
+  if (kansoku.shared != NULL)
+    atomic_fetch_add((_Atomic uint64_t*)&kansoku.shared->state.streams_live, (uint64_t)more);
+}
+
 void kansoku_stream_made(CUresult result, unsigned flags) {
+  if (result == CUDA_SUCCESS) count_stream(1);
   if (result == CUDA_SUCCESS && (flags & CU_STREAM_NON_BLOCKING) == 0)
     atomic_fetch_add(&blocking_streams, 1);
 }
@@ -249,6 +255,7 @@ static void forget_blocking(CUstream handle) {
 void kansoku_stream_gone(CUstream handle) {
   forget_blocking(handle);
   if (kansoku.shared == NULL || (uintptr_t)handle <= 2) return;
+  count_stream(-1);
   kansoku_twins_stream_gone(handle);
   const int is_locked = kansoku_lock_for_a_moment(&kansoku_mark_lock);
   pthread_mutex_lock(&lock);
