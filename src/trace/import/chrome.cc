@@ -30,11 +30,22 @@ namespace ondemand = simdjson::ondemand;
 constexpr std::size_t kDamageSlicesMin = 20;
 constexpr double kFarTimes = 1000, kFarLeastNs = 600e9;
 
-/// Categories that profilers give what has a device and a stream.
+/// Categories that profilers, and exports of recordings, give what has a device and a stream.
 bool is_known_category(std::string_view category) {
-  constexpr std::array<std::string_view, 11> kKnown{
-      "",       "kernel", "gpu_memcpy", "gpu_memset",          "Kernel",         "Memcpy",
-      "Memset", "cpu_op", "cuda_sync",  "gpu_user_annotation", "user_annotation"};
+  constexpr std::array<std::string_view, 14> kKnown{"",
+                                                    "kernel",
+                                                    "gpu_memcpy",
+                                                    "gpu_memset",
+                                                    "Kernel",
+                                                    "Memcpy",
+                                                    "Memset",
+                                                    "cpu_op",
+                                                    "cuda_sync",
+                                                    "gpu_user_annotation",
+                                                    "gpu_wait",
+                                                    "cuda_graph",
+                                                    "gpu_host_function",
+                                                    "user_annotation"};
   return std::find(kKnown.begin(), kKnown.end(), category) != kKnown.end() ||
          category.ends_with("_runtime") || category.ends_with("_driver");
 }
