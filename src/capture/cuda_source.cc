@@ -650,7 +650,7 @@ trace::TrackHandle CudaSource::range_track(Watched& process, std::uint32_t tid, 
 }
 
 /// The category is that of PyTorch's profiler, and of imported ranges.
-/// What the library did on a thread of the program.
+/// Work of the library itself on a thread of the program.
 void CudaSource::write_own(Watched& process, const wire_cuda_record& record) {
   constexpr auto kFarthest = static_cast<std::uint64_t>(kFarthestNs);
   if (record.host_begin_ns > kFarthest || record.device_ns > kFarthest) {

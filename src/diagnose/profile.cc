@@ -17,6 +17,7 @@
 #include "diagnose/localise_patterns.h"
 #include "diagnose/pattern.h"
 #include "diagnose/thresholds.h"
+#include "stats/intervals.h"
 #include "stats/summary.h"
 
 namespace kansoku::diagnose {

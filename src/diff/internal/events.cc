@@ -108,7 +108,7 @@ std::vector<std::vector<double>> lists_of(std::string_view text) {
   return out;
 }
 
-/// What an operator has to do, by the shapes of its inputs: the multiplications of a product of
+/// Work of an operator, by the shapes of its inputs: the multiplications of a product of
 /// matrices, for attention (queries, keys and values of four dimensions) the elements of the
 /// queries times the keys that each meets, else the elements. Ratios of it mean something, between
 /// calls of one operator.

@@ -81,6 +81,6 @@ int main(int argc, char** argv) {
       work(values, one);
     if (round == 50) std::printf("over\n");
     std::fflush(stdout);
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // a program that also does other things
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // allowed: the pause of a loop
   }
 }

@@ -10,6 +10,7 @@
 
 #include "common/rng.h"
 #include "common/time.h"
+#include "diagnose/internal/steps/job.h"
 #include "diagnose/internal/words.h"
 #include "diagnose/thresholds.h"
 #include "stats/intervals.h"
