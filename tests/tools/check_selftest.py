@@ -12,7 +12,7 @@ import unittest
 from checker import ROOT, SPDX, CheckerTest
 
 TOOLS = ("check", "changed_tests.py", "check_abi.py", "check_bans.py", "check_commits.py", "check_docs.py", "check_flaky.py",
-         "check_headers.py", "check_layers.py", "check_names.py", "check_places.py", "check_syntax.py", "check_waits.py",
+         "check_headers.py", "check_layers.py", "check_names.py", "check_places.py", "check_readers.py", "check_syntax.py", "check_waits.py",
          "compile_commands.py", "ctest_suite.py", "cuda_table.py", "functions.py", "ratchet.py", "source_text.py")
 
 
