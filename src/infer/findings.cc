@@ -46,6 +46,7 @@ class CauseFinder {
     std::int64_t begin_ns{0};
     double ns{0}, lost_ns{0};
     double products{0}, cached{0};  // ns of operators that read much, and little
+    double flops{0}, bytes{0}, cached_bytes{0};
   };
 
   [[nodiscard]] bool is_decode(std::size_t graph) const {
@@ -67,11 +68,15 @@ class CauseFinder {
       if (found == process_.definitions.end() || one.node >= found->second.nodes.size()) continue;
       const Node& node = found->second.nodes[one.node];
       const bool is_product = node.op.starts_with("MUL_MAT");
-      if (is_product)
+      if (is_product) {
         to.products += static_cast<double>(one.span.ns());
-      else if (node.bytes <= kCachedBytesMax && node.op != "FLASH_ATTN_EXT" &&
-               node.op != "SOFT_MAX")  // these take longer with each token
+        to.flops += node.flops;
+        to.bytes += node.bytes;
+      } else if (node.bytes <= kCachedBytesMax && node.op != "FLASH_ATTN_EXT" &&
+                 node.op != "SOFT_MAX") {  // these take longer with each token
         to.cached += static_cast<double>(one.span.ns());
+        to.cached_bytes += node.bytes;
+      }
     }
     for (auto& [index, one] : by_graph) {
       const Span& span = process_.graphs[index].span;
@@ -125,14 +130,48 @@ class CauseFinder {
     } else if (runnable.size() > 1 && share >= kOneThreadMin * next) {
       add(Cause::kThreadHeldBack, fmt::format("thread {}", ith), share, 0,
           fmt::format("thread {} was ready without a processor for {:.0f} % of the time, the next "
-                      "one for {:.0f} %: it alone is held back, by a quota or by another program",
-                      ith, 100 * share, 100 * next));
+                      "one for {:.0f} %: it alone is held back{}",
+                      ith, 100 * share, 100 * next, who_ran()));
     } else {
       add(Cause::kNoProcessor, fmt::format("thread {}", ith), share, 0,
-          fmt::format("threads were ready without a processor for {:.0f} % of the time: other "
-                      "programs run on them",
-                      100 * share));
+          fmt::format("threads were ready without a processor for {:.0f} % of the time{}",
+                      100 * share, who_ran()));
     }
+  }
+
+  /// Use of the processors while graphs ran that were seen whole: by others, or by nobody although
+  /// threads were ready, which a quota or an affinity explains and another program does not.
+  [[nodiscard]] std::string who_ran() const {
+    if (graphs_.empty()) return {};
+    const Span all{graphs_.front().begin_ns,
+                   graphs_.back().begin_ns + static_cast<std::int64_t>(graphs_.back().ns)};
+    std::set<std::int32_t> own;
+    for (const trace::Track& track : trace_.tracks)
+      if (track.pid == process_.pid && track.tid != 0) own.insert(track.tid);
+    for (const Operator& one : process_.operators)
+      own.insert(one.tid);
+    double idle_ns = 0, others_ns = 0, runnable_ns = 0;
+    std::map<std::uint32_t, std::pair<std::int64_t, std::int32_t>> last;  // by processor
+    const trace::SwitchTable& table = trace_.switches;
+    for (std::size_t i = 0; i < table.size(); ++i) {
+      const auto [found, is_new] = last.try_emplace(table.cpu[i], table.time_ns[i], 0);
+      const std::int64_t begin_ns = std::max(found->second.first, all.begin_ns);
+      const auto ns = static_cast<double>(
+          std::max<std::int64_t>(0, std::min(table.time_ns[i], all.end_ns) - begin_ns));
+      const std::int32_t ran = table.prev_tid[i];
+      if (!is_new && ran == 0) idle_ns += ns;
+      if (!is_new && ran != 0 && !own.contains(ran)) others_ns += ns;
+      found->second = {table.time_ns[i], table.next_tid[i]};
+    }
+    for (const auto& [ith, one] : lost_)
+      runnable_ns += one.runnable_ns;
+    const double whole_ns = static_cast<double>(std::max<std::int64_t>(all.ns(), 1));
+    if (others_ns >= kRanMin * runnable_ns)
+      return fmt::format(": others ran on {:.1f} processors meanwhile", others_ns / whole_ns);
+    if (idle_ns >= kRanMin * runnable_ns)
+      return fmt::format(": {:.1f} processors were idle meanwhile, as under a quota or an affinity",
+                         idle_ns / whole_ns);
+    return {};
   }
 
   [[nodiscard]] std::string most_blocked() const {
@@ -142,15 +181,28 @@ class CauseFinder {
     return found == figures_.nodes.end() ? "?" : found->name;
   }
 
+  [[nodiscard]] double median_of(double OneGraph::*member) const {
+    std::vector<double> values;
+    for (const OneGraph& one : graphs_)
+      values.push_back(one.*member);
+    return values.empty() ? 0 : stats::median(values);
+  }
+
   // The moment after which products took longest compared with before it. Graphs that lost time are
   // left out: that is a cause of its own.
   void find_slower() {
     std::vector<double> products, cached;
     std::erase_if(graphs_,
                   [](const OneGraph& one) { return one.lost_ns > kBlockedShareMin * one.ns; });
+    const double flops = median_of(&OneGraph::flops), bytes = median_of(&OneGraph::bytes),
+                 cached_bytes = median_of(&OneGraph::cached_bytes);
+    // Per work: more sequences and longer contexts take longer, and nothing is slower.
+    const auto more = [](double work, double usual) { return usual > 0 ? work / usual : 0; };
     for (const OneGraph& one : graphs_) {
-      products.push_back(one.products);
-      cached.push_back(one.cached);
+      const double work = std::max(more(one.flops, flops), more(one.bytes, bytes));
+      const double small = more(one.cached_bytes, cached_bytes);
+      products.push_back(one.products / (work > 0 ? work : 1));
+      cached.push_back(one.cached / (small > 0 ? small : 1));
     }
     const auto found = find_change(products, kGraphsMin);
     if (!found || found->separation < kSeparationMin || found->ratio < kChangeMin) return;
@@ -162,14 +214,15 @@ class CauseFinder {
     const double share = 1 - 1 / change;
     if (is_memory) {
       add(Cause::kMemoryBusy, "MUL_MAT", share, since,
-          fmt::format("{:.1f} s into the recording products became {:.2f} times slower, operators "
-                      "that fit into caches {:.2f} times: another program uses the memory's "
-                      "bandwidth",
+          fmt::format("{:.1f} s into the recording products became {:.2f} times slower for their "
+                      "work, operators that fit into caches {:.2f} times: memory gives them less; "
+                      "who else uses it was not seen",
                       seconds, change, others));
     } else {
       add(Cause::kProcessorSlower, "all operators", share, since,
-          fmt::format("{:.1f} s into the recording products became {:.2f} times slower, operators "
-                      "that fit into caches {:.2f} times: the processor runs slower",
+          fmt::format("{:.1f} s into the recording products became {:.2f} times slower for their "
+                      "work, operators that fit into caches {:.2f} times: everything on the "
+                      "processor takes longer",
                       seconds, change, others));
     }
   }
@@ -200,6 +253,19 @@ void find_slower_device(const Process& process, const DeviceFigures& device,
        fmt::format("{:.1f} s into the recording the kernels of a token became {:.2f} times "
                    "slower, as many as before: the device runs slower",
                    seconds, found->ratio)});
+}
+
+/// More work of a call, by whichever of arithmetic and bytes grew more; 1 where neither is known.
+double work_ratio(const Work& before, const Work& after) {
+  const auto of_call = [](double sum, std::uint64_t count) {
+    return count > 0 ? sum / static_cast<double>(count) : 0;
+  };
+  double out = 0;
+  for (double Work::*member : {&Work::flops, &Work::bytes}) {
+    const double base = of_call(before.*member, before.count);
+    if (base > 0) out = std::max(out, of_call(after.*member, after.count) / base);
+  }
+  return out > 0 ? out : 1;
 }
 
 const ProcessFigures* first_with_operators(const Report& report) {
@@ -249,22 +315,26 @@ Comparison compare(const Report& base, const Report& now) {
     change.base_ns = found->median_ns;
     change.now_ns = row.median_ns;
     change.ratio = change.base_ns > 0 ? change.now_ns / change.base_ns : 1;
+    change.work_ratio = work_ratio(found->work, row.work);
     change.share = row.share;
-    ratios.push_back(change.ratio);
+    ratios.push_back(change.per_work());
     out.operators.push_back(change);
   }
-  const auto cost = [](const OperatorChange& one) { return one.share * (1 - 1 / one.ratio); };
+  const auto cost = [](const OperatorChange& one) {
+    return one.share * (1 - 1 / std::max(one.per_work(), 1e-9));
+  };
   std::stable_sort(
       out.operators.begin(), out.operators.end(),
       [&](const OperatorChange& a, const OperatorChange& b) { return cost(a) > cost(b); });
   const double typical = ratios.empty() ? 1.0 : std::max(stats::median(ratios), 1.0);
   for (const OperatorChange& one : out.operators) {
-    if (one.share < kOneOperatorShareMin || one.ratio < kOneOperatorMin * typical) continue;
+    if (one.share < kOneOperatorShareMin || one.per_work() < kOneOperatorMin * typical) continue;
     out.findings.push_back(
         {Cause::kSlowOperator, after->pid, one.op, cost(one), 0,
-         fmt::format("{} takes {:.1f} us in place of {:.1f} us ({:.2f} times) while {}, other "
-                     "operators {:.2f} times: this operator is slow itself",
-                     one.op, one.now_ns * 1e-3, one.base_ns * 1e-3, one.ratio,
+         fmt::format("{} takes {:.1f} us in place of {:.1f} us ({:.2f} times, for {:.2f} times the "
+                     "work) while {}, other operators {:.2f} times for theirs: this operator is "
+                     "slow itself",
+                     one.op, one.now_ns * 1e-3, one.base_ns * 1e-3, one.ratio, one.work_ratio,
                      one.phase == Phase::kPrefill ? "a prompt is read" : "decoding", typical)});
   }
   return out;

@@ -50,7 +50,9 @@ struct OperatorChange {
   double base_ns{0},
       now_ns{0};  // of one computation, medians: one that was interrupted says nothing
   double ratio{1};
-  double share{0};  // of the phase's time now
+  double work_ratio{1};  // of a call: FLOPs or bytes, whichever grew more
+  double share{0};       // of the phase's time now
+  [[nodiscard]] double per_work() const { return work_ratio > 0 ? ratio / work_ratio : ratio; }
 };
 struct Comparison {
   std::vector<OperatorChange> operators;  // by cost of the change

@@ -29,9 +29,9 @@ class Tokens {
     const auto end = middle + static_cast<std::int64_t>(kSmall * small);
     recording.decode({begin - 3000, end + 3000}, 1);
     recording.micro_batch({begin - 2000, end + 2000}, 1, 1, "0:1");
-    recording.graph({begin - 1000, end + 1000}, 1, 1);
-    recording.op({begin, middle}, {1, 0, "MUL_MAT"});
-    recording.op({middle, end}, {1, 1, "ADD"});
+    recording.graph({begin - 1000, end + 1000}, graph, graph);
+    recording.op({begin, middle}, {graph, 0, "MUL_MAT"});
+    recording.op({middle, end}, {graph, 1, "ADD"});
     ++count_;
   }
   void tokens(int count, double product = 1, double small = 1) {
@@ -45,6 +45,7 @@ class Tokens {
   }
   std::int64_t begin() const { return (count_ + 1) * kPeriod; }  // of the next one
   RecordingForTest recording;
+  std::uint32_t graph{1};
 
  private:
   std::int64_t count_{0};
@@ -74,6 +75,41 @@ TEST(Findings, AllOperatorsThatSlowDownWantAProcessor) {
   const auto found = tokens.found();
   ASSERT_EQ(found.size(), 1U);
   EXPECT_EQ(found[0].cause, Cause::kProcessorSlower);
+}
+
+// Four sequences in place of one, and a longer context: more work, and nothing is slower.
+TEST(Findings, MoreWorkIsNoSlowerMemory) {
+  Tokens tokens;
+  tokens.recording.node(2, 0,
+                        {"MUL_MAT",
+                         "out",
+                         "F32 512x4x1x1 8192",
+                         {"F32 4096x512x1x1 8388608 =w.weight", "F32 4096x4x1x1 65536 =x"}});
+  tokens.recording.node(
+      2, 1,
+      {"ADD", "sum", "F32 512x4x1x1 8192", {"F32 512x4x1x1 8192 #0", "F32 512x4x1x1 8192 =y"}});
+  tokens.tokens(50);
+  tokens.graph = 2;
+  tokens.tokens(50, 1.6, 3);
+  EXPECT_TRUE(tokens.found().empty());
+}
+
+TEST(Findings, SayWhoRanWhileThreadsHadNoProcessor) {
+  for (const bool is_quota : {false, true}) {
+    Tokens tokens;
+    for (int i = 0; i < 60; ++i) {
+      const std::int64_t begin = tokens.begin();
+      tokens.token();
+      tokens.recording.change(begin + 100'000, 101, 0, is_quota ? 0 : 999);  // ready, and put off
+      tokens.recording.change(begin + 500'000, is_quota ? 0 : 999, 0, 101);
+    }
+    const auto found = tokens.found();
+    ASSERT_FALSE(found.empty());
+    EXPECT_EQ(found[0].cause, Cause::kNoProcessor);
+    EXPECT_NE(found[0].text.find(is_quota ? "were idle meanwhile" : "others ran on"),
+              std::string::npos)
+        << found[0].text;
+  }
 }
 
 TEST(Findings, ALittleAndAFewAreNone) {
@@ -124,6 +160,20 @@ TEST(Comparison, NamesTheOperatorThatIsSlowItself) {
   EXPECT_EQ(made.findings[0].what, "ADD");
   EXPECT_EQ(made.operators.front().op, "ADD") << "by what the change costs: 5 % against 4.3 %";
   EXPECT_DOUBLE_EQ(made.operators.front().ratio, 2);
+}
+
+TEST(Comparison, AnOperatorWithMoreWorkIsNotSlowItself) {
+  const Report before = report_of_operators(100, 1000);
+  Report after = report_of_operators(200, 1050);
+  EXPECT_EQ(compare(before, after).findings.size(), 1U);
+  Report base = before;
+  for (Report* report : {&base, &after})
+    for (OperatorRow& row : report->processes[0].operators)
+      row.work.bytes = row.op == "ADD" && report == &after ? 2e6 : 1e6;
+  const Comparison made = compare(base, after);
+  EXPECT_TRUE(made.findings.empty());
+  for (const OperatorChange& one : made.operators)
+    EXPECT_DOUBLE_EQ(one.work_ratio, one.op == "ADD" ? 2 : 1);
 }
 
 TEST(Comparison, OfEqualsNothing) {

@@ -159,6 +159,7 @@ Json comparison_json(const Comparison& comparison) {
     Json one = Json::object();
     one.set("op", change.op).set("phase", phase_name(change.phase)).set("share", change.share);
     one.set("base_ns", change.base_ns).set("now_ns", change.now_ns).set("ratio", change.ratio);
+    one.set("work_ratio", change.work_ratio);
     rows.push(std::move(one));
   }
   return Json::object()
