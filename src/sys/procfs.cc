@@ -250,4 +250,8 @@ std::string Procfs::through_root(std::int32_t pid, std::string_view path) const 
   return fmt::format("{}/{}/root{}{}", root_, pid, path.starts_with('/') ? "" : "/", path);
 }
 
+std::string Procfs::map_file(std::int32_t pid, const Mapping& mapping) const {
+  return fmt::format("{}/{}/map_files/{:x}-{:x}", root_, pid, mapping.begin, mapping.end);
+}
+
 }  // namespace kansoku::sys

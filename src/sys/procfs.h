@@ -82,6 +82,9 @@ class Procfs {
   /// `path` of a mapping seen from here, through the target's root:
   /// "/proc/PID/root/usr/lib/libx.so".
   [[nodiscard]] std::string through_root(std::int32_t pid, std::string_view path) const;
+  /// The file behind a mapping, also after it was deleted or replaced. Needs CAP_SYS_ADMIN or
+  /// CAP_CHECKPOINT_RESTORE.
+  [[nodiscard]] std::string map_file(std::int32_t pid, const Mapping& mapping) const;
 
  private:
   std::string root_;

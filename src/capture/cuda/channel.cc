@@ -51,11 +51,6 @@ bool is_memfd(const sys::Mapping& mapping) {
          mapping.file_offset == 0;
 }
 
-/// Through the mapping itself: the process closed its descriptor.
-std::string mapping_path(const sys::Procfs& procfs, std::int32_t pid, const sys::Mapping& mapping) {
-  return fmt::format("{}/{}/map_files/{:x}-{:x}", procfs.root(), pid, mapping.begin, mapping.end);
-}
-
 Result<sys::Fd> open_mapping(const std::string& path) {
   const int raw = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (raw < 0) return errno_error(errno, "open", path);
@@ -110,7 +105,7 @@ Result<std::unique_ptr<Channel>> Channel::open(const sys::Procfs& procfs, std::i
     return Error{Code::kNotFound,
                  fmt::format("process {}: no CUDA library of Kansoku is at work in it", pid),
                  "start it with `kansoku run --cuda -- COMMAND`"};
-  const std::string path = mapping_path(procfs, pid, *found);
+  const std::string path = procfs.map_file(pid, *found);
   const auto fd = open_mapping(path);
   if (!fd) return fd.error();
   // Sealed memory stays as large as it is: it cannot be taken away under the reader.

@@ -32,10 +32,8 @@ bool may_not_answer(std::string_view type) {
 
 Result<sys::Fd> open_now(const sys::Procfs& procfs, std::int32_t pid, const sys::Mapping& mapping) {
   // A file that was replaced under a running process is still there, behind its mapping.
-  return sys::Fd::open_regular(
-      is_deleted(mapping.path)
-          ? fmt::format("{}/{}/map_files/{:x}-{:x}", procfs.root(), pid, mapping.begin, mapping.end)
-          : procfs.through_root(pid, mapping.path));
+  return sys::Fd::open_regular(is_deleted(mapping.path) ? procfs.map_file(pid, mapping)
+                                                        : procfs.through_root(pid, mapping.path));
 }
 
 /// Reads the parts of a library that resolving functions reads, so that it is found in memory next

@@ -117,12 +117,14 @@ bool ModelSource::add_file(std::int32_t pid, Target& target, const sys::Mapping&
                            const std::vector<sys::Mapping>& all) {
   const FileKey key{mapping.device_major, mapping.device_minor, mapping.inode};
   if (target.files.contains(key)) return false;
-  const std::string path = procfs_.through_root(pid, mapping.path);
+  const std::string path = mapping.path.ends_with(" (deleted)")
+                               ? procfs_.map_file(pid, mapping)
+                               : procfs_.through_root(pid, mapping.path);
   const std::string library(base_name(mapping.path));
   auto& known = files_[key];
   if (known == nullptr || (known->has_names && !target.names)) {
     const auto elf = sys::ElfFile::open(path);
-    if (!elf) return false;  // replaced or gone: asked again at the next look
+    if (!elf) return false;  // gone: asked again at the next look
     if (known == nullptr) known = resolve(**elf, library);
     if (known->has_names && !target.names) {
       const auto bias = sys::load_bias(**elf, same_file(all, mapping));

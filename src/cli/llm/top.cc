@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,7 @@ class LlmTop final : public Command {
     if (pids_.empty())
       return Error{Code::kNotFound, "llm top: no process here runs llama.cpp",
                    "start one, or name it with -p PID"};
+    tell_without_model(procfs, source.probes);
     TRY(const auto live, capture::llm::Live::create(clock, procfs, std::move(source), pids_));
     if (!no_peaks_) options_.peaks = infer::measure_peaks(1, clock);
     const bool is_live = ::isatty(STDOUT_FILENO) != 0 && !once_ && !json_;
@@ -81,6 +83,21 @@ class LlmTop final : public Command {
       if (once_) break;
     }
     return {};
+  }
+
+  /// A process without any of the files that packs name shows nothing: that is said, not shown.
+  void tell_without_model(const sys::Procfs& procfs,
+                          const std::vector<capture::FunctionProbes>& probes) const {
+    const std::vector<std::int32_t> models = find_model_processes(procfs, probes);
+    std::set<std::string> names;
+    for (const capture::FunctionProbes& one : probes)
+      names.insert(one.library);
+    for (const std::int32_t pid : pids_)
+      if (std::find(models.begin(), models.end(), pid) == models.end())
+        fmt::print(stderr,
+                   "kansoku: process {} has mapped no file that the packs name ({}): nothing of it "
+                   "is shown until it does\n",
+                   pid, fmt::join(names, ", "));
   }
 
   Result<capture::llm::SourceOptions> source_options() const {

@@ -61,8 +61,7 @@ std::vector<Candidate> candidates_in(const std::vector<sys::Mapping>& mappings,
 std::string path_to_open(std::int32_t pid, const sys::Procfs& procfs, const Candidate& candidate) {
   if (!candidate.is_library) return fmt::format("{}/{}/exe", procfs.root(), pid);
   if (!candidate.path.ends_with(kDeleted)) return procfs.through_root(pid, candidate.path);
-  const sys::Mapping& mapping = candidate.mappings.front();
-  return fmt::format("{}/{}/map_files/{:x}-{:x}", procfs.root(), pid, mapping.begin, mapping.end);
+  return procfs.map_file(pid, candidate.mappings.front());
 }
 
 /// Some address inside of the main executable: its program headers, as the kernel tells the loader.
