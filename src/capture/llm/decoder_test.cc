@@ -508,7 +508,7 @@ TEST_F(ModelDecoder, RefusesALibraryOfAnotherLayoutAndSaysWhy) {
   op(11, 0x1000);
   end(WIRE_MODEL_GRAPH, 20);
   ASSERT_TRUE(decoder_.misfit(100).has_value());
-  EXPECT_THAT(*decoder_.misfit(100), StartsWith("ggml since 0.21: read a tensor: "));
+  EXPECT_THAT(*decoder_.misfit(100), StartsWith("ggml since 0.17: read a tensor: "));
   EXPECT_EQ(decoder_.misfit(7), std::nullopt);
   EXPECT_EQ(counters().graphs_unread, 1U);
   tell_small();  // nothing of it is believed any more

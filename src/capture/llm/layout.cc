@@ -42,11 +42,11 @@ constexpr wire_model_layout wire_layout(std::uint16_t graph_uid) {
           .op_mul_mat_id = 0};
 }
 // Read in the headers of ggml 0.21.0 and 0.25.1 (llama_batch and llama_ubatch: of llama.cpp of the
-// same days), and by the compiler's offsetof. Older graphs have no number: each is another one.
-// Tried on the releases of tests/llm/releases.py.
+// same days), and by the compiler's offsetof. Graphs of 0.9.7 have no number, those of 0.17.0 have:
+// without one, each is another one. Tried on the releases of tests/llm/releases.py.
 constexpr std::array<Layout, 2> kLayouts{{
-    {"ggml since 0.21", {0, 21}, kTensor, wire_layout(88)},
-    {"ggml before 0.21", {0, 0}, kTensor, wire_layout(WIRE_MODEL_NOWHERE)},
+    {"ggml since 0.17", {0, 17}, kTensor, wire_layout(88)},
+    {"ggml before 0.17", {0, 0}, kTensor, wire_layout(WIRE_MODEL_NOWHERE)},
 }};
 
 struct Type {

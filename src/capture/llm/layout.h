@@ -20,7 +20,7 @@ inline constexpr std::size_t kSources = 10;  // of a tensor
 
 /// Offsets of members in ggml's and llama.cpp's structures, for some of their versions.
 struct Layout {
-  std::string_view name;                // "ggml since 0.21"
+  std::string_view name;                // "ggml since 0.17"
   std::array<std::uint32_t, 2> oldest;  // major and minor version
   struct Tensor {
     std::uint16_t type, ne, nb, op, op_params, flags, src, view_src, data, name, name_bytes;

@@ -164,9 +164,9 @@ TEST(EngineNames, KnowTheirNumbers) {
 }
 
 TEST(Layout, IsChosenByVersionAndALibraryThatTellsNoneIsOld) {
-  for (const char* version : {"0.21.0", "0.25.1", "0.26.0", "0.21", "1.0.0"})
+  for (const char* version : {"0.17.0", "0.25.1", "0.26.0", "0.17", "1.0.0"})
     EXPECT_NE(layouts()[layout_for(version)].wire.graph_uid, WIRE_MODEL_NOWHERE) << version;
-  for (const char* version : {"0.9.4", "0.20.9", "0.0.1", "0.20", "", "dev", "0.x", "x.30"})
+  for (const char* version : {"0.9.7", "0.16.9", "0.0.1", "0.16", "", "dev", "0.x", "x.30"})
     EXPECT_EQ(layouts()[layout_for(version)].wire.graph_uid, WIRE_MODEL_NOWHERE) << version;
 }
 
