@@ -62,12 +62,14 @@ bool needs_equal_sizes(std::string_view name) {
   return std::find(kEqual.begin(), kEqual.end(), op) != kEqual.end();
 }
 
-/// Operations that no rank completes before all have begun them.
-bool needs_all(std::string_view name) {
-  constexpr std::array<std::string_view, 7> kJoint{"all_reduce", "allreduce",      "all_gather",
-                                                   "allgather",  "reduce_scatter", "all_to_all",
-                                                   "barrier"};
-  std::string lower(name);
+/// Operations that no rank completes before all have begun them. Not an all_to_all, in which two
+/// ranks may have nothing for each other, and none without elements.
+bool needs_all(const DumpEntry& entry) {
+  constexpr std::array<std::string_view, 6> kJoint{"all_reduce", "allreduce",      "all_gather",
+                                                   "allgather",  "reduce_scatter", "barrier"};
+  for (const char* nothing : {"[0]", "[0,", ", 0"})
+    if (entry.input_sizes.find(nothing) != std::string::npos) return false;
+  std::string lower(entry.name);
   std::transform(lower.begin(), lower.end(), lower.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return std::any_of(kJoint.begin(), kJoint.end(),
@@ -196,7 +198,7 @@ void DumpAnalysis::name_groups() {
       if (!entry.is_p2p) progress.enqueued = std::max(progress.enqueued, entry.collective_seq);
       if (entry.is_p2p || is_pending(entry)) continue;
       progress.completed = std::max(progress.completed, entry.collective_seq);
-      if (needs_all(entry.name)) {
+      if (needs_all(entry)) {
         std::int64_t& joint = rank.joint.try_emplace(entry.group_name, -1).first->second;
         joint = std::max(joint, entry.collective_seq);
       }
@@ -205,8 +207,7 @@ void DumpAnalysis::name_groups() {
     for (const DumpEntry& entry : dump.entries) {
       if (described.contains(entry.group_name) || entry.is_p2p) continue;
       auto& members = members_[entry.group_name];
-      if (std::find(members.begin(), members.end(), number) == members.end())
-        members.push_back(number);
+      if (members.empty() || members.back() != number) members.push_back(number);
     }
     std::stable_sort(
         rank.pending.begin(), rank.pending.end(), [](const DumpEntry* a, const DumpEntry* b) {

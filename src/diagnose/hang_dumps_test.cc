@@ -377,6 +377,18 @@ TEST(HangDumps, ADumpOfAnEarlierMomentIsNobodysFault) {
   EXPECT_EQ(missing.findings[0].verdict, "missing_rank");
 }
 
+// A rank may end an all_to_all without one that has nothing for it.
+TEST(HangDumps, AnAllToAllThatOthersEndedSaysNothingOfTheDump) {
+  const auto ended = [](int rank) {
+    FlightDump dump = Dump(rank, kWorld).completed("0", 9).completed("0", 10).pending("0", 11);
+    dump.entries[1].name = "nccl:all_to_all";
+    return dump;
+  };
+  const Diagnosis d = run_dumps({ended(0), ended(1), ended(2), Dump(3, kWorld).completed("0", 9)});
+  ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
+  EXPECT_THAT(d.findings[0].ranks, ElementsAre(3));
+}
+
 // The groups are not described: those that were seen to take part belong to one.
 TEST(HangDumps, WhoTookPartIsAMember) {
   const std::vector<Group> none;

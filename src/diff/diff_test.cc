@@ -92,6 +92,16 @@ TEST(Diff, TheWorkOfAKernelIsThatOfItsOperator) {
   EXPECT_NEAR(*row_named(comparison, "rope")->call.ratio, 1, 0.05);
 }
 
+// Shapes were recorded on one side alone.
+TEST(Diff, WorkIsNotComparedWithBlocks) {
+  Job before{.seed = 1}, after{.seed = 2};
+  before.has_dims = true;
+  EXPECT_THAT(found(compared(before, after)), Not(HasSubstr("slower")));
+  EXPECT_THAT(found(compared(after, before)), Not(HasSubstr("slower")));
+  after.slower["rope"] = 1.5;
+  EXPECT_THAT(found(compared(before, after)), HasSubstr("rope slower"));
+}
+
 TEST(Diff, TellsAChangedBuild) {
   Job after{.seed = 2};
   after.without = "softmax";

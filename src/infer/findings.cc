@@ -155,9 +155,9 @@ class CauseFinder {
     const trace::SwitchTable& table = trace_.switches;
     for (std::size_t i = 0; i < table.size(); ++i) {
       const auto [found, is_new] = last.try_emplace(table.cpu[i], table.time_ns[i], 0);
-      const std::int64_t begin_ns = std::max(found->second.first, all.begin_ns);
-      const auto ns = static_cast<double>(
-          std::max<std::int64_t>(0, std::min(table.time_ns[i], all.end_ns) - begin_ns));
+      const double ns =
+          std::max(0.0, static_cast<double>(std::min(table.time_ns[i], all.end_ns)) -
+                            static_cast<double>(std::max(found->second.first, all.begin_ns)));
       const std::int32_t ran = table.prev_tid[i];
       if (!is_new && ran == 0) idle_ns += ns;
       if (!is_new && ran != 0 && !own.contains(ran)) others_ns += ns;
@@ -166,11 +166,13 @@ class CauseFinder {
     for (const auto& [ith, one] : lost_)
       runnable_ns += one.runnable_ns;
     const double whole_ns = static_cast<double>(std::max<std::int64_t>(all.ns(), 1));
+    if (idle_ns >= kRanMin * runnable_ns)
+      return fmt::format(
+          ": {:.1f} processors were idle meanwhile, as under a quota or an affinity, others ran on "
+          "{:.1f}",
+          idle_ns / whole_ns, others_ns / whole_ns);
     if (others_ns >= kRanMin * runnable_ns)
       return fmt::format(": others ran on {:.1f} processors meanwhile", others_ns / whole_ns);
-    if (idle_ns >= kRanMin * runnable_ns)
-      return fmt::format(": {:.1f} processors were idle meanwhile, as under a quota or an affinity",
-                         idle_ns / whole_ns);
     return {};
   }
 
@@ -328,7 +330,10 @@ Comparison compare(const Report& base, const Report& now) {
       [&](const OperatorChange& a, const OperatorChange& b) { return cost(a) > cost(b); });
   const double typical = ratios.empty() ? 1.0 : std::max(stats::median(ratios), 1.0);
   for (const OperatorChange& one : out.operators) {
-    if (one.share < kOneOperatorShareMin || one.per_work() < kOneOperatorMin * typical) continue;
+    // With less work the fixed part of a call weighs more: it has to take longer, too.
+    if (one.share < kOneOperatorShareMin ||
+        std::min(one.ratio, one.per_work()) < kOneOperatorMin * typical)
+      continue;
     out.findings.push_back(
         {Cause::kSlowOperator, after->pid, one.op, cost(one), 0,
          fmt::format("{} takes {:.1f} us in place of {:.1f} us ({:.2f} times, for {:.2f} times the "

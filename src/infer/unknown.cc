@@ -66,6 +66,7 @@ class Knowledge {
       if (!one.has_tokens) ++unread;
       sums[one.decode] += one.tokens;
       const std::int64_t of_call = process_.decodes[one.decode].tokens;
+      if (of_call <= 0) continue;  // not read
       if (sums[one.decode] > of_call)
         return fmt::format(kMicroBatchTooLarge, sums[one.decode], of_call);
     }

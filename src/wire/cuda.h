@@ -219,6 +219,7 @@ struct wire_cuda_state {
   __u64 awake_ns; /* when it awoke; 0: before the process's first call */
   __u64
       streams_live; /* that the process made and did not destroy; those of a context stay counted */
+  __u64 devices_used;  /* whose primary context the process made */
   __u64 whole_done_ns; /* the last wait for all of a context that returned: when it began */
   struct wire_cuda_losses losses;
 };

@@ -81,8 +81,10 @@ std::optional<std::string> unseen_before(const Snapshot& snapshot) {
     ++any;
     if ((stream.kind & (WIRE_CUDA_LEGACY | WIRE_CUDA_PER_THREAD)) == 0) ++made;
   }
+  // A device that was not used since may still be at work.
+  const bool are_all_seen = contexts.size() >= state.devices_used;
   const bool has_waited = contexts.size() <= 1 && state.whole_done_ns >= state.awake_ns;
-  if (has_waited || (any > 0 && made >= state.streams_live)) return std::nullopt;
+  if (are_all_seen && (has_waited || (any > 0 && made >= state.streams_live))) return std::nullopt;
   const double seconds =
       1e-9 *
       static_cast<double>(snapshot.at_ns - std::min<std::uint64_t>(snapshot.at_ns, state.awake_ns));

@@ -122,6 +122,9 @@ TEST(UnseenBefore, EndsWithAWaitForAllOfTheOnlyContext) {
   EXPECT_TRUE(unseen_before(snapshot));
   snapshot.state.whole_done_ns = 91'000'000'000;
   EXPECT_FALSE(unseen_before(snapshot));
+  snapshot.state.devices_used = 2;  // of which one was used since
+  EXPECT_TRUE(unseen_before(snapshot));
+  snapshot.state.devices_used = 1;
   snapshot.streams.push_back(stream_at(1, 1));
   snapshot.streams.back().context = 1;
   EXPECT_TRUE(unseen_before(snapshot)) << "of another context nothing is known";

@@ -30,6 +30,7 @@ constexpr std::string_view kOwnThread = "kansoku-cuda";
 /// Whose launch sites are told; a set may have many kernels.
 constexpr std::size_t kKernelsWithSites = 4;
 constexpr std::size_t kThreadsLookedAt = 256;
+constexpr std::size_t kWalksOfACopy = 3;
 
 cuda::IsCollective collectives_in(const HangLook& look) {
   return [&look](const Suspect& one) {
@@ -180,23 +181,42 @@ std::string_view waiting_call(std::string_view function) {
   return {};
 }
 
-/// A thread that waits in the driver, and of whose call the library does not know: it began before
-/// the library awoke.
+bool is_waiter(const std::vector<cuda::Waiter>& waiters, std::int32_t tid) {
+  return std::any_of(waiters.begin(), waiters.end(), [&](const auto& waiter) {
+    return static_cast<std::int32_t>(waiter.tid) == tid;
+  });
+}
+
+/// The call in which a thread waits, "" if it waits in none. An asynchronous copy waits as well if
+/// the memory is pageable, and is over in no time if not: it counts where every walk finds it.
+std::string waits_in(std::int32_t pid, std::int32_t tid, sys::NativeStacks& stacks) {
+  std::string found;
+  for (std::size_t walk = 0; walk < kWalksOfACopy; ++walk) {
+    const auto stack = stacks.of(pid, tid);
+    if (!stack) return {};
+    std::string_view call;
+    for (const sys::NativeFrame& frame : *stack)
+      if (call.empty() && !frame.is_guessed) call = waiting_call(frame.function);
+    if (call.empty() || (walk > 0 && call != found)) return {};
+    found = call;
+    if (found.find("Async") == std::string::npos) break;
+  }
+  return found;
+}
+
+/// A thread that waits in the driver, and of whose call the library does not know, not afterwards
+/// either: it began before the library awoke.
 std::optional<std::string> waits_since_before(const sys::Procfs& procfs, const HangLook& look,
+                                              const cuda::Channel& channel,
                                               sys::NativeStacks& stacks) {
   if (look.snapshot.state.awake_ns == 0) return std::nullopt;
   std::size_t left = kThreadsLookedAt;
   for (const std::int32_t tid : procfs.tids(look.pid)) {
     if (left-- == 0) break;
-    const bool is_known = std::any_of(
-        look.snapshot.waiters.begin(), look.snapshot.waiters.end(),
-        [&](const auto& waiter) { return static_cast<std::int32_t>(waiter.tid) == tid; });
-    if (is_known) continue;
-    const auto stack = stacks.of(look.pid, tid);
-    if (!stack) continue;
-    for (const sys::NativeFrame& frame : *stack)
-      if (const auto call = waiting_call(frame.function); !call.empty() && !frame.is_guessed)
-        return fmt::format("thread {} waits in {} since before the library awoke", tid, call);
+    if (is_waiter(look.snapshot.waiters, tid)) continue;
+    const std::string call = waits_in(look.pid, tid, stacks);
+    if (!call.empty() && !is_waiter(channel.waiters(), tid))
+      return fmt::format("thread {} waits in {} since before the library awoke", tid, call);
   }
   return std::nullopt;
 }
@@ -209,7 +229,9 @@ const ThreadText* longest_wait(const HangLook& look) {
   return found == look.threads.end() ? nullptr : &*found;
 }
 
-void judge(const sys::Procfs& procfs, HangLook& look, bool is_asleep, sys::NativeStacks& stacks) {
+void judge(const sys::Procfs& procfs, const cuda::Channel& channel, HangLook& look,
+           sys::NativeStacks& stacks) {
+  const bool is_asleep = channel.mode() == cuda::Mode::kDormant;
   if (auto why = why_silent(look, is_asleep)) {
     look.verdict = HangVerdict::kUnknown;
     look.why = std::move(*why);
@@ -236,7 +258,7 @@ void judge(const sys::Procfs& procfs, HangLook& look, bool is_asleep, sys::Nativ
   } else if (auto unseen = cuda::unseen_before(look.snapshot)) {
     look.verdict = HangVerdict::kUnknown;
     look.why = std::move(*unseen);
-  } else if (auto waits = waits_since_before(procfs, look, stacks)) {
+  } else if (auto waits = waits_since_before(procfs, look, channel, stacks)) {
     look.verdict = HangVerdict::kUnknown;
     look.why = std::move(*waits);
   } else {
@@ -341,7 +363,7 @@ HangLook second_look(const sys::Procfs& procfs, const FirstLook& first, sys::Nat
   out.collectives = collectives_of(out);
   out.collectives_pending = cuda::pending_collectives(out.snapshot.streams, is_collective);
   out.is_at_work = is_at_work(procfs, first, out);
-  judge(procfs, out, channel.mode() == cuda::Mode::kDormant, stacks);
+  judge(procfs, channel, out, stacks);
   return out;
 }
 

@@ -42,9 +42,13 @@ static void one_blocking_less(void) {
   }
 }
 
-static void count_stream(int64_t more) {
-  if (kansoku.shared != NULL)
-    atomic_fetch_add((_Atomic uint64_t*)&kansoku.shared->state.streams_live, (uint64_t)more);
+static void count_stream(int is_new) {
+  if (kansoku.shared == NULL) return;
+  _Atomic uint64_t* const live = (_Atomic uint64_t*)&kansoku.shared->state.streams_live;
+  uint64_t now = atomic_load(live);
+  while ((is_new || now > 0) &&
+         !atomic_compare_exchange_weak(live, &now, is_new ? now + 1 : now - 1)) {
+  }
 }
 
 void kansoku_stream_made(CUresult result, unsigned flags) {
@@ -255,7 +259,7 @@ static void forget_blocking(CUstream handle) {
 void kansoku_stream_gone(CUstream handle) {
   forget_blocking(handle);
   if (kansoku.shared == NULL || (uintptr_t)handle <= 2) return;
-  count_stream(-1);
+  count_stream(0);
   kansoku_twins_stream_gone(handle);
   const int is_locked = kansoku_lock_for_a_moment(&kansoku_mark_lock);
   pthread_mutex_lock(&lock);
@@ -324,7 +328,10 @@ void kansoku_context_gone(CUcontext handle) {
 
 /* The primary context may go with the call that follows, or stay because others hold it. */
 void kansoku_primary_made(CUdevice device, CUcontext handle) {
-  if (device >= 0 && device < DEVICES_MAX) atomic_store(&primaries[device], (uintptr_t)handle);
+  if (device < 0 || device >= DEVICES_MAX) return;
+  const uintptr_t before = atomic_exchange(&primaries[device], (uintptr_t)handle);
+  if (before == 0 && kansoku.shared != NULL)
+    atomic_fetch_add((_Atomic uint64_t*)&kansoku.shared->state.devices_used, 1);
 }
 
 static int is_primary(uint32_t place, CUdevice device) {

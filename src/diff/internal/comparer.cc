@@ -185,7 +185,8 @@ void Drafter::estimate(const std::vector<Series>& series, Draft& draft) const {
     draft.calls = difference_of(sides_, calls, {varies(calls) ? kSigmaCalls : 0});
     const auto size = sums(
         series, [](const Series& s) { return s.size; }, calls_of);
-    draft.size = difference_of(sides_, size, {varies(size) ? kSigmaCalls : 0});
+    if (have_one_unit(side(draft, true), side(draft, false)))
+      draft.size = difference_of(sides_, size, {varies(size) ? kSigmaCalls : 0});
   }
   for (std::size_t k = 0; sides_.compares_ranks && k < sides_.rank_count(); ++k) {
     std::vector<Series> of_rank;

@@ -314,6 +314,7 @@ std::uint32_t Reader::shape_of(std::uint32_t item, const CategoryRow& row, const
     if (!facts.block.empty()) shape.text += " block " + std::string(facts.block);
     shape.size = volume_of(facts.grid);
     unit = "blocks";
+    shape.base = shape.text;
     if (!facts.dims.empty()) {  // one grid may do more work in each of its blocks
       shape.text += " for " + std::string(facts.dims);
       shape.size = work_of(facts.dims);
@@ -328,6 +329,8 @@ std::uint32_t Reader::shape_of(std::uint32_t item, const CategoryRow& row, const
     shape.size = facts.bytes;
     unit = "bytes";
   }
+  shape.unit = unit;
+  if (shape.base.empty()) shape.base = shape.text;
   auto& known = shapes_[item];
   auto& shapes = out_.items[item].shapes;
   if (known.size() >= kShapesMax && !known.contains(shape.text)) shape = {};

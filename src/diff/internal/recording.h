@@ -28,8 +28,10 @@ struct Cell {
 };
 
 struct Shape {
-  std::string text;  // "grid 50,1,1 block 256,1,1"; "" if the trace does not say
-  double size{0};    // blocks, bytes or elements; 0: unknown
+  std::string text;       // "grid 50,1,1 block 256,1,1"; "" if the trace does not say
+  double size{0};         // blocks, bytes, elements or work; 0: unknown
+  std::string_view unit;  // of a literal
+  std::string base;       // without the shapes of the operator
 };
 
 /// A kernel, operator, function, ... of one recording.

@@ -2,6 +2,7 @@
 #include "diff/internal/series.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "diff/thresholds.h"
@@ -56,6 +57,7 @@ Series series_of(const Item* item, const Recording& recording, const KeptSteps& 
     out.call_count += cell.calls;
     if (expected_of != cell.shape) {
       auto found = times.find(item->shapes[cell.shape].text);
+      if (found == times.end()) found = times.find(item->shapes[cell.shape].base);
       if (found == times.end()) found = times.find("*");
       expected = found == times.end() ? nullptr : &found->second;
       expected_of = cell.shape;
@@ -84,13 +86,16 @@ struct Sum {
   double calls{0}, ms{0}, size{0};  // size: of one call, 0: unknown
 };
 
-std::map<std::string, Sum> sums_of(const std::vector<const Item*>& items) {
-  std::map<std::string, Sum> out;
+using Sums = std::map<std::string, Sum>;
+
+/// By shape; `is_base`: without the shapes of operators.
+Sums sums_of(const std::vector<const Item*>& items, bool is_base = false) {
+  Sums out;
   for (const Item* item : items) {
     if (item == nullptr) continue;
     for (const Cell& cell : item->cells) {
       const Shape& shape = item->shapes[cell.shape];
-      Sum& sum = out[shape.text];
+      Sum& sum = out[is_base ? shape.base : shape.text];
       sum.calls += cell.calls;
       sum.ms += cell.ms;
       sum.size = shape.size;
@@ -99,31 +104,56 @@ std::map<std::string, Sum> sums_of(const std::vector<const Item*>& items) {
   return out;
 }
 
-bool have_sizes(const std::map<std::string, Sum>& sums) {
+bool have_sizes(const Sums& sums) {
   return std::all_of(sums.begin(), sums.end(), [](const auto& one) { return one.second.size > 0; });
+}
+
+bool share_a_shape(const Sums& a, const Sums& b) {
+  return std::any_of(a.begin(), a.end(), [&](const auto& one) { return b.contains(one.first); });
 }
 
 }  // namespace
 
+bool have_one_unit(const std::vector<const Item*>& before, const std::vector<const Item*>& after) {
+  std::set<std::string_view> units;
+  for (const auto* items : {&before, &after})
+    for (const Item* item : *items) {
+      if (item == nullptr) continue;
+      for (const Cell& cell : item->cells)
+        units.insert(item->shapes[cell.shape].unit);
+    }
+  return units.size() <= 1;
+}
+
 bool have_common_shape(const std::vector<const Item*>& before,
                        const std::vector<const Item*>& after) {
-  const auto a = sums_of(before), b = sums_of(after);
-  return std::any_of(a.begin(), a.end(), [&](const auto& one) { return b.contains(one.first); });
+  return share_a_shape(sums_of(before), sums_of(after)) ||
+         (!have_one_unit(before, after) &&
+          share_a_shape(sums_of(before, true), sums_of(after, true)));
 }
 
 CallTimes common_times(const std::vector<const Item*>& before,
                        const std::vector<const Item*>& after) {
-  const auto a = sums_of(before), b = sums_of(after);
   CallTimes out;
+  const auto add_common = [&](bool is_base) {
+    const Sums a = sums_of(before, is_base), b = sums_of(after, is_base);
+    for (const auto& [shape, sum] : a)
+      if (b.contains(shape) && sum.ms > 0) out[shape] = sum.ms / sum.calls;
+  };
+  add_common(false);
+  // One side does not say what its operators do: their kernels' own shapes are left.
+  const bool is_one_unit = have_one_unit(before, after);
+  if (out.empty() && !is_one_unit) add_common(true);
+  if (!out.empty()) return out;
+  const Sums a = sums_of(before), b = sums_of(after);
   double calls = 0, ms = 0, work = 0;
   for (const auto& [shape, sum] : a) {
     calls += sum.calls;
     ms += sum.ms;
     work += sum.calls * sum.size;
-    if (b.contains(shape) && sum.ms > 0) out[shape] = sum.ms / sum.calls;
   }
-  if (!out.empty() || ms <= 0) return out;
-  if (!have_sizes(a) || !have_sizes(b)) {
+  if (ms <= 0) return out;
+  if (!is_one_unit || !have_sizes(a) || !have_sizes(b)) {
     out["*"] = ms / calls;
     return out;
   }

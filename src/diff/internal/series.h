@@ -49,6 +49,9 @@ struct Series {
 [[nodiscard]] CallTimes common_times(const std::vector<const Item*>& before,
                                      const std::vector<const Item*>& after);
 
+/// True if all sizes of the items can be compared.
+[[nodiscard]] bool have_one_unit(const std::vector<const Item*>& before,
+                                 const std::vector<const Item*>& after);
 [[nodiscard]] bool have_common_shape(const std::vector<const Item*>& before,
                                      const std::vector<const Item*>& after);
 

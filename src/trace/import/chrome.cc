@@ -27,7 +27,7 @@ namespace {
 
 namespace ondemand = simdjson::ondemand;
 
-constexpr std::size_t kDamageSlicesMin = 20;
+constexpr std::size_t kDamageSlicesMin = 20, kDamagePart = 1000;
 constexpr double kFarTimes = 1000, kFarLeastNs = 600e9;
 
 /// Categories that profilers, and exports of recordings, give what has a device and a stream.
@@ -117,6 +117,8 @@ class ChromeImporter final : public EventScanner::Sink {
   }
   void shift_times(std::int64_t by_ns);
   [[nodiscard]] std::vector<bool> damaged_slices() const;
+  void mark_overlapping(const std::vector<double>& begins, const std::vector<double>& ends,
+                        std::size_t few, std::vector<bool>& damaged) const;
   [[nodiscard]] bool is_of_device(std::size_t slice) const;
   void drop_damaged();
   void name_device_operations();
@@ -506,54 +508,71 @@ void ChromeImporter::shift_times(std::int64_t by_ns) {
     trace_.counters.time_ns[i] += by_ns;
 }
 
-/// Slices with a time that only damage explains: farther from half of all than a thousand times
-/// what these span, or of a device, over later ones of its own stream, and behind all others by
-/// more than they take together.
+/// Slices with a time that only damage explains, if they are few: farther from half of all than a
+/// thousand times what these span, or of a device, over later ones of its own stream, and behind
+/// all others by more than they take together.
 std::vector<bool> ChromeImporter::damaged_slices() const {
   const SliceTable& slices = trace_.slices;
   const std::size_t count = slices.size() - first_slice_;
   std::vector<bool> out(count);
   if (count < kDamageSlicesMin) return out;
-  std::vector<std::int64_t> begins(
-      slices.start_ns.begin() + static_cast<std::ptrdiff_t>(first_slice_), slices.start_ns.end());
-  std::sort(begins.begin(), begins.end());
-  const std::int64_t low = begins[count / 4], high = begins[count - 1 - count / 4];
-  const double far_ns =
-      std::max(kFarTimes * (static_cast<double>(high) - static_cast<double>(low)), kFarLeastNs);
-  const auto is_far = [&](std::int64_t begin_ns, std::int64_t duration_ns) {
-    return static_cast<double>(low) - static_cast<double>(begin_ns) > far_ns ||
-           static_cast<double>(begin_ns) + static_cast<double>(duration_ns) -
-                   static_cast<double>(high) >
-               far_ns;
-  };
-  std::vector<std::int64_t> ends;
-  std::int64_t first_ns = std::numeric_limits<std::int64_t>::max();
-  std::map<TrackId, std::int64_t> last_begin;  // of what is not far
+  const std::size_t few = std::max<std::size_t>(1, count / kDamagePart);
+  std::vector<double> begins(count), ends(count);  // as doubles: times may be anything
   for (std::size_t i = 0; i < count; ++i) {
-    const std::int64_t begin_ns = slices.start_ns[first_slice_ + i];
-    const std::int64_t duration_ns =
-        std::max<std::int64_t>(slices.duration_ns[first_slice_ + i], 0);
-    out[i] = is_far(begin_ns, duration_ns);
-    if (out[i]) continue;
-    ends.push_back(begin_ns + duration_ns);
-    first_ns = std::min(first_ns, begin_ns);
-    std::int64_t& last =
-        last_begin.try_emplace(slices.track[first_slice_ + i], begin_ns).first->second;
-    last = std::max(last, begin_ns);
+    begins[i] = static_cast<double>(slices.start_ns[first_slice_ + i]);
+    const std::int64_t duration_ns = slices.duration_ns[first_slice_ + i];
+    ends[i] = begins[i] + static_cast<double>(std::max<std::int64_t>(duration_ns, 0));
   }
-  if (ends.size() < 2) return out;
-  const auto most =
-      ends.begin() +
-      static_cast<std::ptrdiff_t>(ends.size() - 1 - std::max<std::size_t>(ends.size() / 100, 1));
-  std::nth_element(ends.begin(), most, ends.end());
-  const std::int64_t limit_ns = *most + (*most - first_ns);
+  std::vector<double> sorted = begins;
+  std::sort(sorted.begin(), sorted.end());
+  const double low = sorted[count / 4], high = sorted[count - 1 - count / 4];
+  const double far_ns = std::max(kFarTimes * (high - low), kFarLeastNs);
+  std::size_t far = 0;
   for (std::size_t i = 0; i < count; ++i) {
-    const std::size_t slice = first_slice_ + i;
-    if (out[i] || slices.duration_ns[slice] <= 0 || !is_of_device(slice)) continue;
-    out[i] = slices.start_ns[slice] + slices.duration_ns[slice] > limit_ns &&
-             last_begin[slices.track[slice]] > slices.start_ns[slice];
+    out[i] = low - begins[i] > far_ns || ends[i] - high > far_ns;
+    far += out[i] ? 1 : 0;
   }
+  if (far > few) out.assign(count, false);  // no damage: the program had long pauses
+  mark_overlapping(begins, ends, few, out);
   return out;
+}
+
+/// Operations of a device over later ones of their stream, far behind all others.
+void ChromeImporter::mark_overlapping(const std::vector<double>& begins,
+                                      const std::vector<double>& ends, std::size_t few,
+                                      std::vector<bool>& damaged) const {
+  std::vector<double> kept;
+  double first = std::numeric_limits<double>::max();
+  for (std::size_t i = 0; i < ends.size(); ++i) {
+    if (damaged[i]) continue;
+    kept.push_back(ends[i]);
+    first = std::min(first, begins[i]);
+  }
+  if (kept.size() < 2) return;
+  const auto most =
+      kept.begin() +
+      static_cast<std::ptrdiff_t>(kept.size() - 1 - std::max<std::size_t>(kept.size() / 100, 1));
+  std::nth_element(kept.begin(), most, kept.end());
+  const double limit = *most + (*most - first);
+  std::vector<std::size_t> late;
+  for (std::size_t i = 0; i < ends.size(); ++i)
+    if (!damaged[i] && ends[i] > limit && ends[i] > begins[i] && is_of_device(first_slice_ + i))
+      late.push_back(i);
+  if (late.empty() || late.size() > few) return;
+  std::map<TrackId, std::vector<double>> of_track;
+  for (const std::size_t i : late)
+    of_track[trace_.slices.track[first_slice_ + i]];
+  for (std::size_t i = 0; i < begins.size(); ++i)
+    if (const auto track = of_track.find(trace_.slices.track[first_slice_ + i]);
+        track != of_track.end() && !damaged[i])
+      track->second.push_back(begins[i]);
+  for (auto& [track, list] : of_track)
+    std::sort(list.begin(), list.end());
+  for (const std::size_t i : late) {
+    const auto& list = of_track[trace_.slices.track[first_slice_ + i]];
+    const auto next = std::upper_bound(list.begin(), list.end(), begins[i]);
+    damaged[i] = next != list.end() && *next < ends[i];
+  }
 }
 
 /// A profiler gives what runs on a device the device and the stream, whatever it calls it.

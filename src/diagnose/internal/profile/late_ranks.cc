@@ -82,16 +82,15 @@ double align(Matched& matched, std::size_t rank_count) {
 
 /// How long a rank waits for the last one with nothing computed on its device beside it,
 /// milliseconds: a delay that computation hides costs nothing.
-double time_waiting(const Matched& matched, const ProfiledRank& rank, std::size_t index) {
-  std::int64_t first_ns = kTimeMaxNs, last_ns = -kTimeMaxNs;  // on the aligned clock
-  for (const auto& begins : matched.begin_ns) {
-    first_ns = std::min(first_ns, begins[index]);
-    last_ns = std::max(last_ns, *std::max_element(begins.begin(), begins.end()));
-  }
-  std::vector<stats::Interval> waits, computing;
+double time_waiting(const Matched& matched, const std::vector<std::int64_t>& lasts_ns,
+                    const ProfiledRank& rank, std::size_t index) {
+  std::int64_t first_ns = matched.begin_ns.front()[index];  // on the aligned clock
   for (const auto& begins : matched.begin_ns)
-    waits.push_back(
-        {begins[index] - first_ns, *std::max_element(begins.begin(), begins.end()) - first_ns});
+    first_ns = std::min(first_ns, begins[index]);
+  const std::int64_t last_ns = *std::max_element(lasts_ns.begin(), lasts_ns.end());
+  std::vector<stats::Interval> waits, computing;
+  for (std::size_t i = 0; i < lasts_ns.size(); ++i)
+    waits.push_back({matched.begin_ns[i][index] - first_ns, lasts_ns[i] - first_ns});
   const std::int64_t base_ns = first_ns + matched.offset_ns[index];
   for (const Execution& one : rank.executions)
     if (one.activity == Activity::kGpuCompute && one.end_ns > base_ns)
@@ -125,17 +124,19 @@ LateRanks measure_late_ranks(std::span<const ProfiledRank> ranks, std::uint64_t 
   out.residual_ms = align(matched, ranks.size()) / kNsPerMs;
   std::vector<std::vector<double>> waits(count, std::vector<double>(ranks.size()));
   std::vector<std::size_t> last_counts(ranks.size(), 0);
-  std::vector<double> totals;
-  for (std::size_t r = 0; r < ranks.size(); ++r)
-    totals.push_back(time_waiting(matched, ranks[r], r));
+  std::vector<double> all_waits(ranks.size(), 0);  // those that computation hides as well
+  std::vector<std::int64_t> lasts_ns;
   for (std::size_t i = 0; i < count; ++i) {
     const auto& begins = matched.begin_ns[i];
     const auto last = std::max_element(begins.begin(), begins.end());
     ++last_counts[static_cast<std::size_t>(last - begins.begin())];
-    for (std::size_t r = 0; r < ranks.size(); ++r)
+    lasts_ns.push_back(*last);
+    for (std::size_t r = 0; r < ranks.size(); ++r) {
       waits[i][r] = static_cast<double>(*last - begins[r]) / kNsPerMs;
+      all_waits[r] += waits[i][r];
+    }
   }
-  const std::size_t culprit = least(totals);
+  const std::size_t culprit = least(all_waits);
   Rng rng(seed, 0x6c);
   std::uint32_t agree = 0;
   for (std::uint32_t i = 0; i < kLateResamples; ++i) {
@@ -153,8 +154,8 @@ LateRanks measure_late_ranks(std::span<const ProfiledRank> ranks, std::uint64_t 
   const auto steps = static_cast<double>(std::max<std::size_t>(ranks[culprit].steps.size(), 1));
   double others = 0;
   for (std::size_t r = 0; r < ranks.size(); ++r)
-    others += r == culprit ? 0 : totals[r];
-  out.own_wait_ms = totals[culprit] / steps;
+    others += r == culprit ? 0 : time_waiting(matched, lasts_ns, ranks[r], r);
+  out.own_wait_ms = time_waiting(matched, lasts_ns, ranks[culprit], culprit) / steps;
   out.peers_wait_ms = others / static_cast<double>(ranks.size() - 1) / steps;
   out.cost_ms = out.peers_wait_ms - out.own_wait_ms;
   const double window_ms =

@@ -136,6 +136,10 @@ TEST(LateRanks, ADelayThatComputationHidesCostsNothing) {
   const LateRanks late = measure_late_ranks(ranks, 1);
   EXPECT_EQ(late.rank, 12);
   EXPECT_NEAR(late.cost_ms, 4, 1e-5);
+  // One that computes through all of its waits was late nowhere.
+  ranks[0].executions = {
+      {.begin_ns = 0, .end_ns = ranks[0].end_ns, .activity = Activity::kGpuCompute}};
+  EXPECT_EQ(measure_late_ranks(ranks, 1).rank, 12);
 }
 
 }  // namespace
