@@ -243,29 +243,37 @@ def ready_pid(driver):
     return int(ready[1])
 
 
+def recorded(driver, out, timeout_s, before=lambda recorder: None):
+    """Records a driver that waits for a line; `before` is called once the recorder is ready. The driver's output."""
+    try:
+        recorder = Recorder(ready_pid(driver), out)
+        try:
+            recorder.wait_until_ready()
+            before(recorder)
+            text, errors = driver.communicate("go\n", timeout=timeout_s)
+            if driver.returncode != 0:
+                raise RuntimeError(f"driver: exit {driver.returncode}: {errors[-1000:]}")
+            recorder.wait_until_ended()
+        finally:
+            recorder.stop()
+    finally:
+        if driver.poll() is None:
+            driver.kill()
+    return text
+
+
 def observed(case, out):
     """Generates under observation: what the driver said."""
     more = ["--wait"] + (["--fork"] if case["fork"] else [])
     with subprocess.Popen(truth.command(case, *more), env=models.settings(case["build"]), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True) as driver:
-        try:
-            recorder = Recorder(ready_pid(driver), out)
-            try:
-                recorder.wait_until_ready()
-                if case["fork"]:  # a child is seen once it was looked at, so it begins after that
-                    driver.stdin.write("go\n")
-                    driver.stdin.flush()
-                    recorder.wait_until_observed(ready_pid(driver))
-                text, errors = driver.communicate("go\n", timeout=900)
-                if driver.returncode != 0:
-                    raise RuntimeError(f"driver: exit {driver.returncode}: {errors[-1000:]}")
-                recorder.wait_until_ended()
-            finally:
-                recorder.stop()
-        finally:
-            if driver.poll() is None:
-                driver.kill()
-    return json.loads(text)
+
+        def fork_seen(recorder):  # a child is seen once it was looked at, so it begins after that
+            driver.stdin.write("go\n")
+            driver.stdin.flush()
+            recorder.wait_until_observed(ready_pid(driver))
+
+        return json.loads(recorded(driver, out, 900, *([fork_seen] if case["fork"] else [])))
 
 
 def report_of(path, *more):

@@ -11,6 +11,7 @@ products are compared: so many a layer, by arithmetic on the model.
 
 $KANSOKU is the program [build/kansoku, or else build/release/kansoku]. Needs root, npm and a C++ compiler. Exit status 1 if one is wrong, else 77 if
 one cannot be had here."""
+import argparse
 import glob
 import json
 import os
@@ -55,19 +56,7 @@ def generated(release, out):
     command = [program, libraries(release), models.model("toy-F32"), "--tokens", str(TOKENS), "--prompt-tokens", str(PROMPT), "--batch", str(BATCH),
                "--ubatch", str(UBATCH)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as driver:
-        try:
-            recorder = exact.Recorder(exact.ready_pid(driver), out)
-            try:
-                recorder.wait_until_ready()
-                text, errors = driver.communicate("go\n", timeout=300)
-                if driver.returncode != 0:
-                    raise RuntimeError(f"driver: exit {driver.returncode}: {errors[-1000:]}")
-                recorder.wait_until_ended()
-            finally:
-                recorder.stop()
-        finally:
-            if driver.poll() is None:
-                driver.kill()
+        text = exact.recorded(driver, out, 300)
     return json.loads(text.splitlines()[-1])
 
 
@@ -120,10 +109,11 @@ def compared(release):
 
 
 def main():
-    words = sys.argv[1:]
-    table = "--table" in words
-    names = [word for word in words if not word.startswith("--")] or ["few"]
-    chosen = [release for name in names for release in {"few": FEW, "all": RELEASES}.get(name, [name])]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", default=["few"], metavar="VERSION|few|all")
+    parser.add_argument("--table", action="store_true")
+    options = parser.parse_args()
+    chosen = [release for name in options.names for release in {"few": FEW, "all": RELEASES}.get(name, [name])]
     if os.geteuid() != 0:
         raise Unavailable("needs root")
     rows = []
@@ -134,7 +124,7 @@ def main():
         return wrong
 
     wrong = exact.judged(chosen, differences_of)
-    if table:
+    if options.table:
         say("| release | ggml | decode calls, tokens | micro-batches | graphs | operators |\n|---|---|---|---|---|---|\n" + "\n".join(rows))
     return 1 if wrong else 0
 
