@@ -13,7 +13,7 @@
 #include "wire/version.h"
 
 #define WIRE_CUDA_MAGIC 0x55445543554b534bULL
-#define WIRE_CUDA_VERSION 4
+#define WIRE_CUDA_VERSION 5
 #define WIRE_CUDA_MEMFD "kansoku-cuda"
 /* A page that shows that the library was called as the driver, and looked for the machine's. */
 #define WIRE_CUDA_MARK_MEMFD "kansoku-as-driver"
@@ -290,6 +290,7 @@ struct wire_cuda_context {
   __u32 state; /* 0: free, 1: in use, 2: destroyed */
   /* Resources of one multiprocessor of the device; 0: not known. */
   __u32 major, threads, blocks, registers, shared_bytes;
+  __u64 default_idle_ns; /* since it awoke: its default stream had no work left */
 };
 
 /* Durations on the device fall into buckets of half an octave: bucket 0 is below 2^8 ns, then two

@@ -44,6 +44,9 @@ Snapshot snapshot_of(const Channel& channel) {
   out.entries = channel.entries();
   out.streams = channel.streams();
   out.waiters = channel.waiters();
+  for (const StreamInfo& stream : out.streams)
+    if (!out.contexts.contains(stream.context))
+      out.contexts[stream.context] = channel.context(stream.context);
   const std::uint32_t count = channel.kernel_count();
   for (std::uint32_t i = 0; i < count; ++i) {
     auto info = channel.kernel(i);
@@ -73,25 +76,32 @@ bool is_silent(const Snapshot& snapshot) {
 std::optional<std::string> unseen_before(const Snapshot& snapshot) {
   const wire_cuda_state& state = snapshot.state;
   if (state.mode == WIRE_CUDA_DORMANT || state.awake_ns == 0) return std::nullopt;
-  std::set<std::uint32_t> contexts;
-  std::uint64_t made = 0, any = 0;  // that finished something since
+  std::set<std::uint32_t> contexts, idle;  // idle: those whose default stream is done
+  std::uint64_t made = 0, any = 0;         // that finished something since
   for (const StreamInfo& stream : snapshot.streams) {
     contexts.insert(stream.context);
     if (stream.done_ns < state.awake_ns) continue;
     ++any;
+    if ((stream.kind & WIRE_CUDA_LEGACY) != 0) idle.insert(stream.context);
     if ((stream.kind & (WIRE_CUDA_LEGACY | WIRE_CUDA_PER_THREAD)) == 0) ++made;
   }
+  for (const auto& [number, context] : snapshot.contexts)
+    if (context.default_idle_ns >= state.awake_ns) idle.insert(number);
   // A device that was not used since may still be at work.
   const bool are_all_seen = contexts.size() >= state.devices_used;
   const bool has_waited = contexts.size() <= 1 && state.whole_done_ns >= state.awake_ns;
-  if (are_all_seen && (has_waited || (any > 0 && made >= state.streams_live))) return std::nullopt;
+  const bool are_all_done = any > 0 && made >= state.streams_live &&
+                            std::includes(idle.begin(), idle.end(), contexts.begin(), contexts.end());
+  if (are_all_seen && (has_waited || are_all_done)) return std::nullopt;
   const double seconds =
       1e-9 *
       static_cast<double>(snapshot.at_ns - std::min<std::uint64_t>(snapshot.at_ns, state.awake_ns));
   return fmt::format(
       "the library awoke {:.1f} s ago, and what was handed over before may still run: {} of {} "
-      "streams have finished something since",
-      seconds, any, std::max<std::uint64_t>(state.streams_live, snapshot.streams.size()));
+      "streams have finished something since{}",
+      seconds, any, std::max<std::uint64_t>(state.streams_live, snapshot.streams.size()),
+      idle.size() < contexts.size() ? ", and the default stream had work whenever it was asked"
+                                    : "");
 }
 
 std::map<std::uint32_t, ClassTotals> totals_of(const Snapshot& snapshot) {

@@ -31,6 +31,7 @@ struct Snapshot {
   std::vector<Graph> graphs;  // all that were ever made
   std::vector<StreamInfo> streams;
   std::vector<Waiter> waiters;
+  std::map<std::uint32_t, ContextInfo> contexts;  // of the streams
 };
 [[nodiscard]] Snapshot snapshot_of(const Channel& channel);
 
@@ -40,7 +41,7 @@ struct Snapshot {
 
 /// Why work that was handed over before the library awoke may still run; nothing if it is known to
 /// be over: a wait for all of the only context returned, or every stream that the process made
-/// finished something since.
+/// finished something since, and the default streams had no work left.
 [[nodiscard]] std::optional<std::string> unseen_before(const Snapshot& snapshot);
 
 /// Calls of one class that did something, those that failed, and bytes.

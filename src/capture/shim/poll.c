@@ -630,6 +630,18 @@ static void describe_device(struct wire_cuda_context* shown) {
   atomic_store((_Atomic uint32_t*)&shown->major, major != 0 ? major : 1);
 }
 
+/* A default stream that was used before the library awoke may still be at work, and nobody says
+ * that it was used. The question submits nothing; during a capture it would end the capture. */
+static void ask_default_stream(struct wire_cuda_context* shown) {
+  const uint64_t awake_ns = state()->awake_ns;
+  if (awake_ns == 0 || shown->default_idle_ns >= awake_ns) return;
+  pthread_mutex_lock(&kansoku_mark_lock);
+  const int is_idle = atomic_load(&kansoku.captures) == 0 &&
+                      kansoku_driver.stream_query(CU_STREAM_LEGACY) == CUDA_SUCCESS;
+  pthread_mutex_unlock(&kansoku_mark_lock);
+  if (is_idle) atomic_store((_Atomic uint64_t*)&shown->default_idle_ns, kansoku_now());
+}
+
 static uint32_t visit_context(uint32_t place, uint32_t mode) {
   struct kansoku_context* const context = &kansoku.contexts[place];
   uint32_t done = 0;
@@ -647,6 +659,7 @@ static uint32_t visit_context(uint32_t place, uint32_t mode) {
       describe_device(&kansoku.shared->contexts[place]);
       if (mode != WIRE_CUDA_DORMANT || pending_count > 0) read_clock(context, place);
       if (mode != WIRE_CUDA_DORMANT) refill(context, mode);
+      if (mode != WIRE_CUDA_DORMANT) ask_default_stream(&kansoku.shared->contexts[place]);
       /* Without a base there is nothing that times could count from. */
       if (atomic_load(&context->base) < KANSOKU_BASES) done = read_streams(place, mode);
       kansoku_driver.ctx_set_current(NULL);

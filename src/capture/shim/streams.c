@@ -139,6 +139,7 @@ static uint32_t context_index(CUcontext handle) {
   kansoku.shared->contexts[free_place].handle = (uintptr_t)handle;
   kansoku.shared->contexts[free_place].device = device;
   kansoku.shared->contexts[free_place].major = 0;
+  kansoku.shared->contexts[free_place].default_idle_ns = 0;
   kansoku.shared->contexts[free_place].state = 1;
   atomic_store(&context->state, KANSOKU_CONTEXT_NEW);
   return free_place;

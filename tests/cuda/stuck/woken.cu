@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program that is in the middle of a long kernel when Kansoku's library awakes.
 //   woken STREAM WAIT OTHERS WORKER
-// STREAM default, blocking or nonblocking: where the kernel runs. WAIT stream, device or copy: what the program waits with. OTHERS: so many
-// further streams are used before. WORKER 1: another thread goes on meanwhile, on a stream of its own.
+// STREAM default, blocking or nonblocking: where the kernel runs. WAIT stream, device or copy: what the program waits with; none: it goes on
+// with its other streams. OTHERS: so many further streams are used before. WORKER 1: another thread goes on meanwhile, on a stream of its own.
 // Prints "running"; the kernel ends at a line on standard input. Then the program works on all its streams, and prints "over" with the
 // first time that it is done with them; it goes on until its input ends.
 #include <cuda_runtime.h>
@@ -74,6 +74,9 @@ int main(int argc, char** argv) {
   float result = 0;
   if (wait == "copy")
     check(cudaMemcpyAsync(&result, values, sizeof result, cudaMemcpyDeviceToHost, stream), "copy");
+  while (wait == "none" && *static_cast<volatile int*>(is_over) == 0)
+    for (cudaStream_t one : streams)
+      work(of_worker, one);
   check(wait == "device" ? cudaDeviceSynchronize() : cudaStreamSynchronize(stream), "synchronise");
   for (int round = 0;; ++round) {
     work(values, stream);

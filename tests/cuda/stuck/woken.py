@@ -22,7 +22,7 @@ import kit  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 FORMS = [(stream, wait, others, worker) for worker in (0, 1) for others in (0, 3) for stream in ("default", "blocking", "nonblocking")
-         for wait in ("stream", "device", "copy")]
+         for wait in ("stream", "device", "copy")] + [(stream, "none", 3, worker) for worker in (0, 1) for stream in ("default", "blocking", "nonblocking")]
 LOOKS = 3  # after a wake
 
 
