@@ -16,6 +16,7 @@ namespace kansoku::capture::llm {
 namespace {
 
 constexpr Nanos kPollEvery = std::chrono::milliseconds{40};
+constexpr Nanos kLinkerTime = std::chrono::seconds{10};
 constexpr Nanos kPicturesEvery = std::chrono::seconds{1};
 constexpr double kTensorSeconds = 0.25e-6;  // of a picture (docs/llm.md)
 constexpr std::size_t kFilesMax = 4096, kProblemsMax = 64;
@@ -133,7 +134,7 @@ bool ModelSource::add_file(std::int32_t pid, Target& target, const sys::Mapping&
       if (names) {
         target.layout = layout_for(names->version);
         target.names = std::move(names).value();
-      } else if (names.error().code == Code::kUnavailable) {
+      } else if (names.error().code == Code::kUnavailable && may_still_link(pid)) {
         return false;
       } else {
         limit(pid, target, trace::ModelLevel::kToken, names.error().what);
@@ -145,6 +146,14 @@ bool ModelSource::add_file(std::int32_t pid, Target& target, const sys::Mapping&
   }
   target.files[key] = {known, path, {}};
   return true;
+}
+
+// The dynamic linker fills a library's tables within moments of mapping it: one that stays empty is
+// not of the form that is understood.
+bool ModelSource::may_still_link(std::int32_t pid) {
+  const BootTime now = clock_.now();
+  const BootTime since = unlinked_since_.try_emplace(pid, now).first->second;
+  return !sys::has_memory(pid) || now - since < kLinkerTime;
 }
 
 void ModelSource::limit(std::int32_t pid, Target& target, trace::ModelLevel level,
@@ -255,6 +264,7 @@ void ModelSource::attach(std::int32_t pid, Target& target, trace::ModelLevel lev
 }
 
 void ModelSource::forget(std::int32_t pid) {
+  unlinked_since_.erase(pid);
   const auto found = targets_.find(pid);
   if (found == targets_.end()) return;
   drain();

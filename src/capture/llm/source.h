@@ -97,6 +97,7 @@ class ModelSource final : public Source {
   [[nodiscard]] std::shared_ptr<const File> resolve(sys::ElfFile& elf, std::string_view library);
   bool add_file(std::int32_t pid, Target& target, const sys::Mapping& mapping,
                 const std::vector<sys::Mapping>& all);
+  bool may_still_link(std::int32_t pid);
   void introduce(std::int32_t pid, Target& target);
   void tell_reach(std::int32_t pid, const Target& target);
   void tell_nothing_found(std::int32_t pid, Target& target);
@@ -116,6 +117,7 @@ class ModelSource final : public Source {
   Governor governor_;
   std::map<FileKey, std::shared_ptr<const File>> files_;
   std::map<std::int32_t, Target> targets_;
+  std::map<std::int32_t, BootTime> unlinked_since_;  // processes whose tables of names are empty
   trace::ModelLevel attached_{trace::ModelLevel::kNone};
   bool is_enabled_{true}, is_open_{false};
   BootTime next_{}, window_begin_{}, pictures_asked_{};
