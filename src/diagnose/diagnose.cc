@@ -502,6 +502,18 @@ void diagnose_windows(const trace::Trace& trace, const Options& options, JobData
   verdict::put_in_order(out.findings);
 }
 
+// That steps have become longer stands with the finding that says in which phase, or why.
+void add_slowed(Finding slowed, std::vector<Finding>& findings) {
+  const auto with = std::find_if(findings.begin(), findings.end(), [&](const Finding& one) {
+    return (!one.phase.empty() && one.phase == slowed.phase) ||
+           verdict::explains(claim_of(one), claim_of(slowed), 1);
+  });
+  if (with == findings.end())
+    findings.push_back(std::move(slowed));
+  else
+    with->evidence.push_back(std::move(slowed.evidence.front()));
+}
+
 void diagnose_steps(const trace::Trace& trace, const Options& options, JobData& job,
                     const Collectives& collectives, Diagnosis& out) {
   const StepTable steps = find_steps(trace, collectives, options, job);
@@ -519,8 +531,8 @@ void diagnose_steps(const trace::Trace& trace, const Options& options, JobData& 
                     phases, times, out.steps.median_ms, mean_step_ms};
     context.kernel = read_kernel_use(trace, job, steps, mean_step_ms);
     out.findings = find_causes(context, options, job.notes);
-    if (job.is_single && out.findings.empty()) {
-      if (auto slowed = find_slowed(context, options)) out.findings.push_back(std::move(*slowed));
+    if (job.is_single) {
+      if (auto slowed = find_slowed(context, options)) add_slowed(std::move(*slowed), out.findings);
     }
     verdict::put_in_order(out.findings);
     measure_loss(job, work_series(context), out);

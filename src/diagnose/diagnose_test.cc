@@ -543,6 +543,17 @@ TEST(Diagnose, AHangNamesTheMissingRankAndItsStack) {
   }
 }
 
+TEST(Diagnose, ACollectiveOfAPackIsOneWhateverItsName) {
+  trace::Trace trace = make_trace(with_fault(Fault::Kind::kHang, 3, 0, 50));
+  const trace::StringId own = trace.strings.intern("vendor_exchange");
+  for (std::size_t i = 0; i < trace.slices.size(); ++i)
+    if (trace.strings.view(trace.slices.category[i]) == "collective") trace.slices.name[i] = own;
+  const Diagnosis d = diagnose(trace, {}).value();
+  ASSERT_FALSE(d.findings.empty()) << verdict_text(d);
+  EXPECT_EQ(d.findings[0].kind, "hang");
+  EXPECT_THAT(d.findings[0].ranks, ElementsAre(3));
+}
+
 // A call whose end was not seen must not make a standstill of a job that is over.
 TEST(Diagnose, AJobThatEndedWellIsNoHang) {
   for (const bool has_seq : {true, false}) {

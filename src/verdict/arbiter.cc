@@ -48,6 +48,10 @@ constexpr std::array kExplanations{
     Explanation{"cpu_contention", "", "launch_bound", "", Scope::kSame},
     Explanation{"cpu_throttled", "", "launch_bound", "", Scope::kSame},
     Explanation{"interpreter_lock", "", "launch_bound", "", Scope::kSame},
+    // A process that gets less of a processor becomes slower.
+    Explanation{"cpu_contention", "", "slowed", "", Scope::kSame},
+    Explanation{"cpu_throttled", "", "slowed", "", Scope::kSame},
+    Explanation{"stolen", "", "slowed", "", Scope::kSame},
     // Ranks wait for others in collectives, so their devices do.
     Explanation{"*", "", "gpu_starved", "collective", Scope::kOthers},
     // A process that got no memory ends, and its peers wait.

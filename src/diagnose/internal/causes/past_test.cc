@@ -17,6 +17,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
+using testing::UnorderedElementsAre;
 
 /// Steps of `before_ms` and, from `at` on, of `after_ms`; every one 10 % up or down at random.
 std::vector<double> steps(std::size_t count, std::size_t at, double before_ms, double after_ms,
@@ -90,6 +91,18 @@ TEST(FindSlowed, NamesTimePhaseAndFunction) {
   EXPECT_THAT(finding.evidence, Not(Contains(HasSubstr("peers"))));
   EXPECT_THAT(finding.evidence, Not(Contains(HasSubstr("rank"))));
   EXPECT_THAT(verdict_text(d), HasSubstr("the process: slowed, "));
+}
+
+TEST(FindSlowed, IsToldBesideWhatIsThereAllTheTime) {
+  SyntheticJob job;
+  job.input_ms = 60;
+  job.faults.push_back({.kind = Fault::Kind::kForwardBusy, .cost_ms = 40, .from = 120});
+  const Diagnosis d = run_past(job);
+  EXPECT_THAT(kinds_of(d), UnorderedElementsAre("common_input", "slowed")) << verdict_text(d);
+  job.faults[0].kind = Fault::Kind::kInputSleep;
+  const Diagnosis one = run_past(job);
+  ASSERT_THAT(kinds_of(one), ElementsAre("common_input")) << verdict_text(one);
+  EXPECT_THAT(one.findings[0].evidence, Contains(HasSubstr("s into the recording, a step takes")));
 }
 
 TEST(FindSlowed, AProcessThatStaysAsItIsHasNone) {

@@ -39,7 +39,8 @@ constexpr std::array<ExactName, 4> kExactNames{{
     {"c10d::Reducer::finalize_backward", EventKind::kFinalize},
 }};
 
-constexpr std::array<std::string_view, 3> kStepCategories{"backward", "collective", "step"};
+constexpr std::string_view kCollective = "collective";
+constexpr std::array<std::string_view, 3> kStepCategories{"backward", kCollective, "step"};
 constexpr std::array<std::string_view, 5> kInputMethods{"__next__", "__getitem__", "__getitems__",
                                                         "collate", "collate_fn"};
 constexpr std::array<std::string_view, 4> kWorkerWaits{"_try_get_data", "_get_data",
@@ -121,12 +122,24 @@ NameTable::NameTable(const trace::Trace& trace)
     const std::string_view text = trace.strings.view({id});
     known_[id] = is_one_of(text, kStepCategories) ? 1 : 0;
     kinds_[id] = classify_name(text);
-    if (kinds_[id] != EventKind::kIssue && kinds_[id] != EventKind::kExecute) continue;
-    const std::string op = op_name(text);
-    const auto found = std::find(ops_.begin(), ops_.end(), op);
-    op_[id] = static_cast<std::uint32_t>(found - ops_.begin());
-    if (found == ops_.end()) ops_.push_back(op);
+    if (kinds_[id] == EventKind::kIssue || kinds_[id] == EventKind::kExecute) add_op(id, text);
   }
+  // A pack of the user's knows functions that are not known here.
+  const trace::StringId collective = trace.strings.find(kCollective);
+  for (std::size_t i = 0; i < trace.slices.size(); ++i) {
+    const std::uint32_t id = trace.slices.name[i].raw;
+    if (trace.slices.category[i] != collective || kind_of({id}) != EventKind::kNone) continue;
+    if (id >= kinds_.size() || text_of(trace, {id}).empty()) continue;
+    kinds_[id] = EventKind::kExecute;
+    add_op(id, text_of(trace, {id}));
+  }
+}
+
+void NameTable::add_op(std::uint32_t id, std::string_view name) {
+  const std::string op = op_name(name);
+  const auto found = std::find(ops_.begin(), ops_.end(), op);
+  op_[id] = static_cast<std::uint32_t>(found - ops_.begin());
+  if (found == ops_.end()) ops_.push_back(op);
 }
 
 bool NameTable::is_known_category(trace::StringId category) const {

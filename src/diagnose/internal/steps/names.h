@@ -52,6 +52,8 @@ class NameTable {
   [[nodiscard]] const std::vector<std::string>& ops() const { return ops_; }
 
  private:
+  void add_op(std::uint32_t id, std::string_view name);
+
   std::vector<EventKind> kinds_;     // by string id
   std::vector<std::uint32_t> op_;    // by string id
   std::vector<std::uint8_t> known_;  // by string id: 1 for a category we read
