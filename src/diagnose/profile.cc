@@ -323,7 +323,9 @@ Diagnosis ProfileDiagnosis::run() {
   for (const RankView& view : views_) {
     if (view.rank->has_gpu && out_.notes.size() < kNotesMax) {
       out_.notes.push_back(
-          fmt::format(words::kDeviceIdle, view.rank->rank, (1 - view.gpu_busy) * 100) +
+          fmt::format(words::kDeviceIdle, view.rank->rank, (1 - view.gpu_busy) * 100,
+                      static_cast<double>(view.pattern.window_ns) / kNsPerMs,
+                      view.rank->steps.empty() ? words::kWindowOfEvents : words::kWindowOfSteps) +
           longest_idle(view));
     }
   }

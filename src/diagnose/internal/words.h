@@ -348,7 +348,10 @@ inline constexpr char kLastToArrive[] =
     "{:.2f} ms";
 inline constexpr char kClocksAligned[] =
     "clocks aligned by the ends of collectives, residual {:.3f} ms";
-inline constexpr char kDeviceIdle[] = "rank {}: the device is idle for {:.0f} % of the window";
+inline constexpr char kDeviceIdle[] =
+    "rank {}: the device is idle for {:.0f} % of the window, {:.1f} ms {}";
+inline constexpr char kWindowOfSteps[] = "from the first step to the end of the last";
+inline constexpr char kWindowOfEvents[] = "from the first event to the end of the last";
 inline constexpr char kLongestIdle[] = "; its longest time without work takes {:.1f} ms{}: {}";
 inline constexpr char kBeforeFirst[] = ", in front of its first operation";
 inline constexpr char kBehindLast[] = ", behind its last operation";

@@ -81,7 +81,7 @@ void ReportText::device(const DeviceFigures& device) {
   line("");
   line("{}: {} operations", device_head(device), device.op_count);
   if (device.window_us) {
-    line("  busy {} of {} ({:.1f} %), computing {}", ms_text(*device.busy_us),
+    line("  busy {} of {} ({:.1f} %) from its first operation to its last, computing {}", ms_text(*device.busy_us),
          ms_text(*device.window_us),
          *device.window_us > 0 ? 100 * *device.busy_us / *device.window_us : 0.0,
          ms_text(*device.compute_us));
@@ -106,6 +106,9 @@ void ReportText::device(const DeviceFigures& device) {
          ms_text(device.copies->copy_us), ms_text(device.copies->exposed_us),
          ms_text(device.copies->could_overlap_us));
   }
+  if (device.judged_us && device.voids)
+    line("  its shares below, and those of findings: of {}, {} steps", ms_text(*device.judged_us),
+         device.voids->step_count);
   waits(device);
 }
 
