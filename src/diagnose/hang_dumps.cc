@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "common/parse.h"
+#include "common/python_code.h"
 #include "common/time.h"
 #include "diagnose/internal/steps/job.h"
 #include "diagnose/internal/words.h"
@@ -377,11 +378,17 @@ void DumpAnalysis::locate(std::int32_t number, Finding& finding) const {
                                ? known->second.wait.entry
                                : &known->second.dump->entries.back();
   if (entry->frames.empty()) return;
-  finding.function = entry->frames.front().function;
-  finding.file = entry->frames.front().file;
-  finding.line = entry->frames.front().line;
-  for (auto frame = entry->frames.rbegin(); frame != entry->frames.rend(); ++frame)
+  // Innermost first: below the job's own function are those of torch.
+  auto named = std::find_if(entry->frames.begin(), entry->frames.end(),
+                            [](const auto& frame) { return is_own_python_file(frame.file); });
+  if (named == entry->frames.end()) named = entry->frames.begin();
+  finding.function = named->function;
+  finding.file = named->file;
+  finding.line = named->line;
+  for (auto frame = entry->frames.rbegin(); frame != entry->frames.rend(); ++frame) {
     finding.stack.push_back(frame->function);
+    if (&*frame == &*named) break;
+  }
 }
 
 void DumpAnalysis::add_waiters(const std::vector<std::int32_t>& ranks, Finding& finding) const {

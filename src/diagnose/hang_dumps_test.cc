@@ -70,9 +70,9 @@ class Dump {
     dump_.entries.back().created_ns = at_ns;
     return *this;
   }
-  Dump& frames(std::vector<std::string> functions) {
+  Dump& frames(std::vector<std::string> functions, const std::string& file = "train.py") {
     for (std::string& function : functions)
-      dump_.entries.back().frames.push_back({std::move(function), "train.py", 7});
+      dump_.entries.back().frames.push_back({std::move(function), file, 7});
     return *this;
   }
   operator FlightDump() const { return dump_; }  // NOLINT(google-explicit-constructor)
@@ -122,7 +122,11 @@ TEST(HangDumps, ARankThatNeverArrivesIsMissing) {
   const Diagnosis d =
       run_dumps({Dump(0, kWorld).pending("0", 5).frames({"all_reduce", "main"}),
                  Dump(1, kWorld).pending("0", 5),
-                 Dump(2, kWorld).status("0", 4, 4).frames({"load", "train", "main"}),
+                 Dump(2, kWorld)
+                     .status("0", 4, 4)
+                     .frames({"wrapper", "barrier"},
+                             "/opt/lib/python3.11/site-packages/torch/distributed/c10d_logger.py")
+                     .frames({"load", "train", "main"}),
                  Dump(3, kWorld).pending("0", 5)});
   ASSERT_EQ(d.findings.size(), 1U);
   const Finding& finding = d.findings[0];
@@ -131,7 +135,7 @@ TEST(HangDumps, ARankThatNeverArrivesIsMissing) {
   EXPECT_THAT(finding.ranks, ElementsAre(2));
   EXPECT_EQ(finding.basis, Basis::kObservation);
   EXPECT_EQ(finding.share, 1.0);
-  EXPECT_EQ(finding.function, "load");  // its own last operation, innermost frame
+  EXPECT_EQ(finding.function, "load");  // its own last operation, innermost own frame
   EXPECT_EQ(finding.file, "train.py");
   EXPECT_EQ(finding.line, 7U);
   EXPECT_THAT(finding.stack, ElementsAre("main", "train", "load"));

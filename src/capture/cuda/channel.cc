@@ -473,10 +473,9 @@ std::vector<StreamInfo> Channel::streams() const {
 ContextInfo Channel::context(std::uint32_t index) const {
   if (index >= WIRE_CUDA_CONTEXTS_MAX) return {};
   const wire_cuda_context& context = memory_->contexts[index];
-  return {load(context.handle),    load(context.device),      load(context.state) != 0,
-          load(context.major),     load(context.threads),     load(context.blocks),
-          load(context.registers), load(context.shared_bytes),
-          load(context.default_idle_ns)};
+  return {load(context.handle),    load(context.device),       load(context.state) != 0,
+          load(context.major),     load(context.threads),      load(context.blocks),
+          load(context.registers), load(context.shared_bytes), load(context.default_idle_ns)};
 }
 
 std::string Channel::driver_path() const {

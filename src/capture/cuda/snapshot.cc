@@ -90,8 +90,9 @@ std::optional<std::string> unseen_before(const Snapshot& snapshot) {
   // A device that was not used since may still be at work.
   const bool are_all_seen = contexts.size() >= state.devices_used;
   const bool has_waited = contexts.size() <= 1 && state.whole_done_ns >= state.awake_ns;
-  const bool are_all_done = any > 0 && made >= state.streams_live &&
-                            std::includes(idle.begin(), idle.end(), contexts.begin(), contexts.end());
+  const bool are_all_done =
+      any > 0 && made >= state.streams_live &&
+      std::includes(idle.begin(), idle.end(), contexts.begin(), contexts.end());
   if (are_all_seen && (has_waited || are_all_done)) return std::nullopt;
   const double seconds =
       1e-9 *

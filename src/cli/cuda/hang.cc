@@ -13,6 +13,7 @@
 #include "cli/commands.h"
 #include "cli/wiring.h"
 #include "common/json.h"
+#include "common/python_code.h"
 #include "common/text.h"
 #include "sys/clock.h"
 
@@ -49,13 +50,23 @@ std::string rank_text(const HangLook& look) {
                        : fmt::format("rank {} (process {})", look.rank, look.pid);
 }
 
+std::string hang_frame_text(const FrameText& frame) {
+  const std::string name = frame.function.empty() ? std::string("?") : frame.function;
+  return frame.line > 0 ? fmt::format("    {} ({}:{})", name, frame.file, frame.line)
+                        : fmt::format("    {} [{}]{}", name, base_name(frame.file),
+                                      frame.is_guessed ? " guessed" : "");
+}
+
+/// Innermost first. The program's own line is marked, and shown however deep below it the thread
+/// is.
 void print_frames(const std::vector<FrameText>& frames) {
-  for (std::size_t i = 0; i < frames.size() && i < kFramesShown; ++i) {
-    const FrameText& frame = frames[i];
-    const std::string name = frame.function.empty() ? std::string("?") : frame.function;
-    say(stdout, frame.line > 0 ? fmt::format("    {} ({}:{})", name, frame.file, frame.line)
-                               : fmt::format("    {} [{}]{}", name, base_name(frame.file),
-                                             frame.is_guessed ? " guessed" : ""));
+  const auto own = std::find_if(frames.begin(), frames.end(), [](const FrameText& frame) {
+    return frame.line > 0 && is_own_python_file(frame.file);
+  });
+  for (auto frame = frames.begin(); frame != frames.end(); ++frame) {
+    const bool is_marked = frame == own && own != frames.begin();
+    if (static_cast<std::size_t>(frame - frames.begin()) < kFramesShown || is_marked)
+      say(stdout, hang_frame_text(*frame) + (is_marked ? "  <- the program's own code" : ""));
   }
   if (frames.size() > kFramesShown)
     say(stdout, fmt::format("    and {} more", frames.size() - kFramesShown));

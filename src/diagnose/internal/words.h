@@ -253,6 +253,7 @@ inline constexpr char kAllArrived[] =
     "every rank has arrived: the cause is the network or a deadlock inside the library, no "
     "single rank";
 inline constexpr char kSameStack[] = "same stack in {} of {} samples since then";
+inline constexpr char kStandsIn[] = "it stands in {} ({}:{}), called from there";
 inline constexpr char kHoldsLockSince[] =
     "thread {} of rank {} has held the interpreter lock since then: no other Python code of this "
     "process can run";

@@ -209,6 +209,7 @@ TEST(IdleCauseTest, WhatTheLaunchingThreadDidOwnsTheGap) {
       r.call(100, "cudaMalloc", {1600, 1900}, {{"bytes", 64}});
       r.host(100, 100, "os_runtime", "pthread_mutex_lock", {1900, 2000});
       r.host(100, 100, "python_function", "train.py(7): log", {2000, 2600});
+      r.host(100, 100, "python_function", "selectors.py(415): select", {2010, 2590});
       r.host(100, 100, "cpu_op", "aten::mm", {2700, 2996});
       r.host(100, 100, "kansoku.cost", "Kansoku: second executable of a graph", {2620, 2660});
     });
@@ -282,7 +283,8 @@ TEST(IdleCauseTest, SamplesFillWhatNoSliceTells) {
     gap_with(r, [&] {
       trace::Writer& w = r.writer();
       const std::array outer{w.frame("main", "/app/train.py", 3),
-                             w.frame("augment", "/app/data.py", 9)};
+                             w.frame("augment", "/app/data.py", 9),
+                             w.frame("_execute", "/usr/lib/python3.11/subprocess.py", 9)};
       const std::array loader{w.frame("main", "/app/train.py", 3),
                               w.frame("__next__", "/lib/torch/utils/data/dataloader.py", 600)};
       for (const double us : {1100.0, 1600.0, 2100.0})
@@ -294,6 +296,11 @@ TEST(IdleCauseTest, SamplesFillWhatNoSliceTells) {
   });
   EXPECT_NEAR(idle_us(report, IdleCause::kFunction), 0.75 * 1990, 1e-6);
   EXPECT_NEAR(idle_us(report, IdleCause::kLoader), 0.25 * 1990, 1e-6);
+  for (const IdleRow& row : *only_device(report).idle) {
+    if (row.cause == IdleCause::kFunction) {
+      EXPECT_EQ(row.function, "augment");
+    }
+  }
 }
 
 TEST(LaunchBoundTest, AMapThatMayBeWrongLeavesStretchesWhole) {

@@ -81,8 +81,8 @@ void ReportText::device(const DeviceFigures& device) {
   line("");
   line("{}: {} operations", device_head(device), device.op_count);
   if (device.window_us) {
-    line("  busy {} of {} ({:.1f} %) from its first operation to its last, computing {}", ms_text(*device.busy_us),
-         ms_text(*device.window_us),
+    line("  busy {} of {} ({:.1f} %) from its first operation to its last, computing {}",
+         ms_text(*device.busy_us), ms_text(*device.window_us),
          *device.window_us > 0 ? 100 * *device.busy_us / *device.window_us : 0.0,
          ms_text(*device.compute_us));
   } else {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "common/python_code.h"
 #include "common/text.h"
 #include "diagnose/internal/steps/names.h"
 #include "diagnose/internal/steps/phases.h"
@@ -41,7 +42,8 @@ SleepByFunction count_sleep(const Context& context, std::vector<std::size_t>& to
       if (!sleeps || !phases.work.contains(sample.time_ns)) continue;
       if (phases.sets[static_cast<std::size_t>(Phase::kInput)].contains(sample.time_ns)) continue;
       const auto frames = frames_of(context.trace, sample.stack);
-      if (frames.empty() || !is_user_code(text_of(context.trace, frames.back().file))) continue;
+      if (frames.empty() || !is_own_python_file(text_of(context.trace, frames.back().file)))
+        continue;
       SleepCounts& seen = functions[{frames.back().function, frames.back().file}];
       seen.counts.resize(rank_count);
       ++seen.counts[r];

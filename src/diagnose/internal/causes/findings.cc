@@ -10,6 +10,7 @@
 #include <numeric>
 #include <optional>
 
+#include "common/python_code.h"
 #include "diagnose/internal/causes/common_wait.h"
 #include "diagnose/internal/causes/contention.h"
 #include "diagnose/internal/causes/kernel_time.h"
@@ -188,7 +189,7 @@ std::map<trace::Frame, InputFunction> count_input(const Context& context) {
                            phase_of_stack(context.trace, sample.stack) != Phase::kInput))
         continue;
       auto frames = frames_of(context.trace, sample.stack);
-      while (!frames.empty() && !is_user_code(text_of(context.trace, frames.back().file)))
+      while (!frames.empty() && !is_own_python_file(text_of(context.trace, frames.back().file)))
         frames.pop_back();
       if (frames.empty()) continue;
       InputFunction& function = functions[{frames.back().function, frames.back().file, 0}];

@@ -136,6 +136,9 @@ void add_last_stack(const trace::Trace& trace, const std::vector<const ThreadSam
   if (frames.empty()) return;
   set_place(trace, frames, finding);
   finding.evidence.push_back(fmt::format(words::kSameStack, most->second, samples.size()));
+  if (finding.stack.size() == frames.size()) return;
+  finding.evidence.push_back(fmt::format(words::kStandsIn, text_of(trace, frames.back().function),
+                                         text_of(trace, frames.back().file), frames.back().line));
 }
 
 /// The thread of a rank that held the interpreter lock in nearly all samples since then; 0: none.

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <tuple>
 
+#include "common/python_code.h"
 #include "common/time.h"
 #include "diagnose/internal/steps/names.h"
 #include "diagnose/thresholds.h"
@@ -233,7 +234,7 @@ std::vector<double> CallTree::support_of(const std::vector<std::uint32_t>& path,
 }
 
 bool CallTree::is_own(std::uint32_t node) const {
-  return is_user_code(text_of(*trace_, nodes_[node].file)) &&
+  return is_own_python_file(text_of(*trace_, nodes_[node].file)) &&
          text_of(*trace_, nodes_[node].function) != "<module>";
 }
 

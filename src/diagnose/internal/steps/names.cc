@@ -102,14 +102,6 @@ bool is_worker_idle(std::string_view function, std::string_view file) {
   return has(file, "multiprocessing/queues.py") && method_of(function) == "get";
 }
 
-bool is_user_code(std::string_view file) {
-  // "<frozen runpy>" starts a program, and is Python's.
-  return !file.empty() && !file.starts_with('<') &&
-         file.find("/dist-packages/") == std::string_view::npos &&
-         file.find("/site-packages/") == std::string_view::npos &&
-         file.find("/lib/python3") == std::string_view::npos;
-}
-
 bool is_communication(std::string_view file) {
   return file.ends_with("/torch/distributed/distributed_c10d.py") ||
          file.find("/torch/distributed/pipelining/") != std::string_view::npos;

@@ -33,9 +33,6 @@ enum class FrameRole : std::uint8_t { kNone, kInput, kForward, kBackward, kOptim
 /// True for a frame of a worker process that waits for its next order.
 [[nodiscard]] bool is_worker_idle(std::string_view function, std::string_view file);
 
-/// True for files that are no part of Python or of an installed package.
-[[nodiscard]] bool is_user_code(std::string_view file);
-
 /// True for the calls of torch.distributed that send, receive and wait: whoever sleeps there waits
 /// for another rank. Its checkpoints and servers are no such calls.
 [[nodiscard]] bool is_communication(std::string_view file);

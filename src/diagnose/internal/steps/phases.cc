@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "common/python_code.h"
 #include "common/time.h"
 #include "diagnose/internal/steps/names.h"
 #include "diagnose/thresholds.h"
@@ -238,12 +239,17 @@ std::vector<trace::Frame> most_frequent(const trace::Trace& trace,
 void set_place(const trace::Trace& trace, const std::vector<trace::Frame>& frames,
                Finding& finding) {
   finding.stack.clear();
-  for (const trace::Frame& frame : frames)
-    finding.stack.emplace_back(text_of(trace, frame.function));
   if (frames.empty()) return;
-  finding.function = text_of(trace, frames.back().function);
-  finding.file = text_of(trace, frames.back().file);
-  finding.line = frames.back().line;
+  // A library's function does what the job's own one that calls it asks for.
+  const auto own = std::find_if(frames.rbegin(), frames.rend(), [&](const trace::Frame& frame) {
+    return is_own_python_file(text_of(trace, frame.file));
+  });
+  const auto named = own == frames.rend() ? frames.end() - 1 : own.base() - 1;
+  for (auto frame = frames.begin(); frame != named + 1; ++frame)
+    finding.stack.emplace_back(text_of(trace, frame->function));
+  finding.function = text_of(trace, named->function);
+  finding.file = text_of(trace, named->file);
+  finding.line = named->line;
 }
 
 Phase phase_of_stack(const trace::Trace& trace, trace::StackId stack) {

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "common/python_code.h"
 #include "gpu/activity/internal/device_figures.h"
 #include "gpu/activity/internal/host_states.h"
 #include "gpu/activity/internal/names.h"
@@ -49,6 +50,13 @@ IdleCause cause_of_name(std::string_view name) {
     if (name.find(row.word) != std::string_view::npos) return row.cause;
   }
   return IdleCause::kFunction;
+}
+
+/// True for a profiler's name of a Python function, "train.py(33): main", of the program's own
+/// code, or of others'.
+bool is_python_of(std::string_view name, bool is_own) {
+  const std::size_t end = name.find(".py(");
+  return end != std::string_view::npos && is_own_python_file(name.substr(0, end + 3)) == is_own;
 }
 
 IdleCause cause_of_call(const Call& call) {
@@ -244,6 +252,10 @@ Doing IdleCauses::Impl::doing_of(std::uint32_t slice, const Doing& around) const
   if (name.starts_with("ProfilerStep#")) return around;
   const bool is_plain = !keeps_what_it_calls(own.cause) && own.cause != IdleCause::kLaunching;
   if (is_plain && keeps_what_it_calls(around.cause)) return around;
+  // A library's function does what the program's own one that calls it asks for.
+  if (own.cause == IdleCause::kFunction && is_python_of(name, false) &&
+      around.cause == IdleCause::kFunction && is_python_of(around.function, true))
+    return around;
   // Other calls of CUDA are part of what makes them.
   if (call != kNoIndex && is_plain && around.cause != IdleCause::kUnknown) return around;
   return own;
@@ -287,6 +299,7 @@ Doing IdleCauses::Impl::doing_of_stack(std::uint32_t sample, HostState state) co
   const trace::StackId stack = in.trace.samples.stack[sample];
   if (stack.raw >= in.trace.stacks.size()) return {};
   Doing doing;
+  bool is_in_own = false;  // and below it in a library, which does what it asks for
   for (const trace::FrameId frame : in.trace.stacks.at(stack)) {  // outermost first
     if (frame.raw >= in.trace.frames.size()) return {};
     const std::string_view function = in.args.string(in.trace.frames[frame.raw].function);
@@ -295,6 +308,9 @@ Doing IdleCauses::Impl::doing_of_stack(std::uint32_t sample, HostState state) co
     if (cause == IdleCause::kFunction) cause = cause_of_name(file);
     if (cause == IdleCause::kFunction && keeps_what_it_calls(doing.cause)) continue;
     if (cause == IdleCause::kLock && doing.cause == IdleCause::kLoader) continue;
+    const bool is_own = is_own_python_file(file);
+    if (cause == IdleCause::kFunction && is_in_own && !is_own) continue;
+    is_in_own = is_in_own || is_own;
     doing = {cause, function};
   }
   // A function that sleeps does not compute.
