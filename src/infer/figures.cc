@@ -96,7 +96,13 @@ class ProcessAdder {
           one.decode != kNone && process_.decodes[one.decode].tokens == one.tokens;
       const auto ns =
           static_cast<double>(is_alone ? process_.decodes[one.decode].span.ns() : one.span.ns());
-      (one.is_prefill ? out_.prompt : out_.generated) += one.tokens;
+      if (one.is_prefill) out_.prompt += one.tokens;
+      out_.generated += one.generated;
+      if (one.drafts > 0) {
+        ++out_.drafts.micro_batches;
+        out_.drafts.tokens += one.drafts;
+        out_.drafts.accepted += one.generated - (one.tokens - one.drafts);
+      }
       (one.is_prefill ? prefill_ns : decode_ns) += ns;
       if (!one.is_prefill) decode_ms.push_back(ns * 1e-6);
     }

@@ -86,9 +86,13 @@ struct ProcessFigures {
   std::int64_t decode_tokens{0};
   std::uint64_t micro_batches{0}, graphs{0}, graphs_whole{0}, splits{0};
   std::optional<std::uint64_t> uids;  // graphs that were built: the others ran again
-  std::int64_t micro_batch_tokens{0}, generated{0}, prompt{0};  // generated: rows of decode phases
-  std::optional<double> ms_p50, ms_p99;                         // of a micro-batch that decodes
-  std::optional<double> tokens_per_second;                      // of decodes, per time in calls
+  std::int64_t micro_batch_tokens{0}, generated{0}, prompt{0};  // of micro-batches
+  /// Speculative decoding: of the last verification of a sequence more may be accepted.
+  struct Drafts {
+    std::int64_t micro_batches{0}, tokens{0}, accepted{0};
+  } drafts;
+  std::optional<double> ms_p50, ms_p99;     // of a micro-batch that decodes
+  std::optional<double> tokens_per_second;  // of decodes, per time in calls
   std::optional<double> prefill_per_second;
   std::vector<OperatorRow> operators;  // by time
   std::vector<NodeRow> nodes;          // by time

@@ -185,7 +185,11 @@ Json process_json(const ProcessFigures& process, const ReportOptions& options) {
                              .set("count", process.micro_batches)
                              .set("tokens", process.micro_batch_tokens)
                              .set("prompt_tokens", process.prompt)
-                             .set("generated_tokens", process.generated));
+                             .set("generated_tokens", process.generated)
+                             .set("drafts", Json::object()
+                                                .set("micro_batches", process.drafts.micro_batches)
+                                                .set("tokens", process.drafts.tokens)
+                                                .set("accepted", process.drafts.accepted)));
   known("graphs", Json::object()
                       .set("count", process.graphs)
                       .set("whole", process.graphs_whole)

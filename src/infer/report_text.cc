@@ -213,6 +213,9 @@ void write_speed(std::string& out, const ProcessFigures& process) {
       fmt::format_to(Out(out), ", {:.0f} tokens/s of prompts", *process.prefill_per_second);
     out += '\n';
   }
+  if (process.drafts.tokens > 0)
+    fmt::format_to(Out(out), "  drafts: {} tokens in {} micro-batches, {} accepted\n",
+                   process.drafts.tokens, process.drafts.micro_batches, process.drafts.accepted);
   if (process.cache)
     fmt::format_to(Out(out), "  cache: {} of {} cells used at most, {} attended\n",
                    process.cache->used_max, process.cache->cells, process.cache->attended);

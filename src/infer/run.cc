@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/parse.h"
+#include "infer/internal/drafts.h"
 #include "infer/internal/lookup.h"
 #include "infer/work.h"
 
@@ -228,14 +229,14 @@ class RunReader {
                                  args.number("result"),
                                  args.small<std::uint32_t>("context").value_or(0), caller});
     } else if (category == is_.micro_batch) {
-      MicroBatch made{span,
-                      args.small<std::int32_t>("tokens").value_or(0),
+      MicroBatch made{span, args.small<std::int32_t>("tokens").value_or(0),
                       args.small<std::int32_t>("unique").value_or(0),
-                      parse_rows(args.text("rows")),
-                      kNone,
-                      caller};
+                      parse_rows(args.text("rows"))};
+      made.caller = caller;
       made.has_tokens = made.tokens > 0;
       made.is_prefill = made.tokens > std::max<std::int64_t>(made.sequences, 1);
+      made.generated = made.is_prefill ? 0 : made.tokens;
+      made.outputs = args.small<std::uint32_t>("outputs");
       process.micro_batches.push_back(std::move(made));
     } else {
       process.graphs.push_back({span, args.small<std::uint32_t>("graph"),
@@ -252,6 +253,7 @@ class RunReader {
     sort_by_begin(process.splits);
     for (MicroBatch& one : process.micro_batches)
       one.decode = enclosing(process.decodes, one.caller, one.span);
+    find_drafts(process);
     for (Split& one : process.splits)
       one.micro_batch = enclosing(process.micro_batches, one.caller, one.span);
     for (Graph& one : process.graphs) {

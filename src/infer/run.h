@@ -50,8 +50,13 @@ struct MicroBatch {
   std::vector<Row> rows;
   std::size_t decode{kNone};
   std::uint32_t caller{0};
-  /// More tokens than sequences: a prompt is read.
+  /// A bit for each of `rows` that asks for an output.
+  std::optional<std::uint32_t> outputs{};
+  /// More tokens than sequences: a prompt is read, or drafts of tokens are verified.
   bool is_prefill{false};
+  /// Drafts of speculative decoding, and tokens that it generated: of drafts at least those that
+  /// the next micro-batch of the sequence goes on behind.
+  std::int64_t drafts{0}, generated{0};
   bool has_tokens{true};  // else its arguments were not understood, and all above is empty
 };
 /// A part of a graph that was handed to one backend; it ends where the next one begins.

@@ -67,10 +67,12 @@ class RecordingForTest {
     slice(calls(), span, "decode", trace::kModelDecode, args);
   }
   void micro_batch(const Span& span, std::uint64_t tokens, std::uint64_t sequences,
-                   std::string_view rows) {
-    slice(calls(), span, "micro-batch", trace::kModelMicroBatch,
-          {trace::Arg::uint(key("tokens"), tokens), trace::Arg::uint(key("unique"), sequences),
-           trace::Arg::str(key("rows"), rows)});
+                   std::string_view rows, std::optional<std::uint32_t> outputs = {}) {
+    std::vector<trace::Arg> args{trace::Arg::uint(key("tokens"), tokens),
+                                 trace::Arg::uint(key("unique"), sequences)};
+    if (outputs) args.push_back(trace::Arg::uint(key("outputs"), *outputs));
+    args.push_back(trace::Arg::str(key("rows"), rows));
+    slice(calls(), span, "micro-batch", trace::kModelMicroBatch, args);
   }
   void split(const Span& span, std::optional<std::uint32_t> definition = {}) {
     std::vector<trace::Arg> args;

@@ -13,6 +13,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::Pair;
 
 constexpr Span kOpen{10, 0};  // without an end
 
@@ -181,6 +182,37 @@ TEST(ReadRun, APromptHasMoreTokensThanSequences) {
   for (const MicroBatch& one : run.processes.at(0).micro_batches)
     prefill.push_back(one.is_prefill);
   EXPECT_THAT(prefill, ElementsAre(false, false, true, false, true));
+}
+
+std::vector<std::pair<std::int64_t, std::int64_t>> drafts_and_generated(const Run& run) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> out;
+  for (const MicroBatch& one : run.processes.at(0).micro_batches)
+    out.emplace_back(one.drafts, one.generated);
+  return out;
+}
+
+TEST(ReadRun, DraftsAreNoPrompt) {
+  RecordingForTest recording;
+  recording.micro_batch({10, 20}, 3, 1, "0:0 0:1 0:2", 4);
+  recording.micro_batch({30, 40}, 3, 1, "0:3 0:4 0:5", 7);  // of two drafts one is accepted
+  recording.micro_batch({50, 60}, 3, 1, "0:5 0:6 0:7", 7);  // both
+  recording.micro_batch({70, 80}, 3, 2, "0:8 0:9 1:7", 7);  // unknown: nothing comes behind it
+  EXPECT_THAT(drafts_and_generated(recording.run()),
+              ElementsAre(Pair(0, 0), Pair(2, 2), Pair(2, 3), Pair(1, 2)));
+}
+
+TEST(ReadRun, EvaluationsAndFurtherPromptsAreNoDrafts) {
+  RecordingForTest recording;
+  recording.micro_batch({10, 20}, 3, 1, "0:0 0:1 0:2", 7);  // all outputs: an evaluation
+  recording.micro_batch({30, 40}, 3, 1, "0:3 0:4 0:5", 7);
+  recording.micro_batch({50, 60}, 1, 1, "0:6", 1);
+  recording.micro_batch({70, 80}, 2, 1, "0:7 0:8", 2);   // a user goes on
+  recording.micro_batch({82, 84}, 2, 1, "0:0 0:1", 3);   // an evaluation begins
+  recording.micro_batch({86, 88}, 2, 1, "0:2 0:3");      // a build that does not tell
+  recording.micro_batch({90, 98}, 40, 1, "0:8 0:9", 3);  // more tokens than are shown
+  EXPECT_THAT(drafts_and_generated(recording.run()),
+              ElementsAre(Pair(0, 0), Pair(0, 0), Pair(0, 1), Pair(0, 0), Pair(0, 0), Pair(0, 0),
+                          Pair(0, 0)));
 }
 
 TEST(ReadRun, TakesRowsUpToWhatIsNone) {

@@ -77,6 +77,8 @@ struct wire_model_micro_batch {
   __u32 token_count, sequence_tokens, sequence_count;
   __u32 unique_count; /* different sequences; 0: the build does not tell */
   __s32 sequence[WIRE_MODEL_TOKENS], position[WIRE_MODEL_TOKENS];
+  __u32 outputs; /* a bit for each of these tokens that asks for an output */
+  __u32 has_outputs;
 };
 
 struct wire_model_graph {
@@ -118,10 +120,11 @@ struct wire_model_layout {
   __u16 micro_tokens; /* tokens, tokens of a sequence, sequences; then different sequences, or an
                          older form without them: told apart by the value */
   __u16 micro_pos, micro_seq_id, micro_old_pos, micro_old_seq_id;
+  __u16 micro_output, micro_old_output;
   __u16 reserved;
   __u32 op_mul_mat_id; /* 0: experts are not wanted */
 };
-WIRE_ASSERT(sizeof(struct wire_model_layout) == 36, "part of the ABI: bump WIRE_VERSION");
+WIRE_ASSERT(sizeof(struct wire_model_layout) == 40, "part of the ABI: bump WIRE_VERSION");
 
 enum wire_model_form {
   WIRE_MODEL_FORM_DIRECT = 1, /* the context is the first argument */
@@ -136,7 +139,7 @@ struct wire_model_target {
   __u32 has_experts; /* some graph of it uses them */
   __u32 micro_form; /* enum wire_model_form, of the last micro-batch within a decode; 0: none yet */
 };
-WIRE_ASSERT(sizeof(struct wire_model_target) == 52, "part of the ABI: bump WIRE_VERSION");
+WIRE_ASSERT(sizeof(struct wire_model_target) == 56, "part of the ABI: bump WIRE_VERSION");
 
 /* Counters, by index of an array of each processor. */
 enum wire_model_count {

@@ -2,7 +2,7 @@
 // clang-format off
 // Generates with llama.cpp's C API without chance, and says at its end what it knows of it: the truth for `kansoku llm`.
 //   driver --model FILE [--tokens 32] [--prompt-tokens 8] [--batch 512] [--ubatch 512] [--context 512] [--threads 1] [--sequences 1]
-//          [--contexts 1] [--reload 0] [--failing 0] [--flash 1] [--wait] [--fork] [--nodes FILE] [--shapes FILE] [--counter FILE]
+//          [--contexts 1] [--reload 0] [--failing 0] [--drafts 0] [--flash 1] [--wait] [--fork] [--nodes FILE] [--shapes FILE] [--counter FILE]
 // Each context prefills every sequence by itself: ceil(P / B) calls, outputs of the last token only; then a step decodes one token of every
 // sequence in one call, until each has --tokens. A full context is emptied, and the last tokens begin it anew at position 0.
 //   --contexts C   C models and contexts in this process, each on its own thread
@@ -10,6 +10,8 @@
 //   --fork         a child generates too, from the models that the parent loaded; with --wait it prints "ready PID" as well, and both
 //                  begin at the next line: an observer needs a moment to find it
 //   --failing N    at the end of a generation fills the context and makes N calls that find no space (status 1)
+//   --drafts K     a step decodes K drafts behind the last token of each sequence, as speculative decoding does. The n-th step takes
+//                  n % (K + 1) of them and takes the others back
 //   --wait         prints "ready PID" when the models are loaded, and begins at a line on standard input
 //   --nodes FILE   writes llama.cpp's debug lines of decoding to FILE.0, FILE.1 ...: the nodes, where GGML_SCHED_DEBUG=2
 //   --shapes FILE  adds up what ggml itself says of the nodes (FILE.0 ...). It cuts graphs at MUL_MAT_ID, to read the experts' numbers
@@ -41,7 +43,7 @@ namespace {
 struct Options {
   std::string model, nodes, shapes, counter;
   int tokens{32}, prompt_tokens{8}, batch{512}, ubatch{512}, context{512}, threads{1};
-  int sequences{1}, contexts{1}, reload{0}, failing{0}, flash{1};
+  int sequences{1}, contexts{1}, reload{0}, failing{0}, drafts{0}, flash{1};
   bool wait{false}, fork{false};
 };
 
@@ -218,8 +220,9 @@ class Worker {
   }
 
   int decode(Known& known, int expected_micro_batches) {
-    heard_.sequences =
-        batch_.seq_id[0][0] == batch_.seq_id[batch_.n_tokens - 1][0] ? 1 : batch_.n_tokens;
+    heard_.sequences = is_verifying_ || batch_.seq_id[0][0] != batch_.seq_id[batch_.n_tokens - 1][0]
+                           ? batch_.n_tokens
+                           : 1;
     heard_.in_decode = true;
     const int result = llama_decode(context_.get(), batch_);
     heard_.in_decode = false;
@@ -281,13 +284,27 @@ class Worker {
       }
       batch_.n_tokens = 0;
       for (int sequence = 0; sequence < options_.sequences; ++sequence)
-        add(last_[static_cast<std::size_t>(sequence)], position_, sequence, true);
-      if (decode(known, 1) != 0) return false;
-      for (int sequence = 0; sequence < options_.sequences; ++sequence)
-        take(known, sequence, best(sequence));
-      ++position_;
+        add_last_and_drafts(sequence);
+      is_verifying_ = options_.drafts > 0;
+      const bool good = decode(known, 1) == 0;
+      is_verifying_ = false;
+      if (!good) return false;
+      const int taken = step % (options_.drafts + 1) + 1;
+      for (int sequence = 0; sequence < options_.sequences; ++sequence) {
+        for (int i = 0; i < taken; ++i)
+          take(known, sequence, best(sequence * (options_.drafts + 1) + i));
+        if (options_.drafts > 0)
+          llama_memory_seq_rm(llama_get_memory(context_.get()), sequence, position_ + taken, -1);
+      }
+      position_ += taken;
     }
     return true;
+  }
+
+  void add_last_and_drafts(int sequence) {
+    const llama_token last = last_[static_cast<std::size_t>(sequence)];
+    for (int i = 0; i <= options_.drafts; ++i)
+      add((last + 7 * i) % vocabulary_, position_ + i, sequence, true);
   }
 
   bool fail(Known& known) {
@@ -311,6 +328,7 @@ class Worker {
   std::vector<llama_token> last_;
   File counter_{options_.counter.empty() ? nullptr : std::fopen(options_.counter.c_str(), "wb")};
   int vocabulary_{0}, size_{0}, position_{0};
+  bool is_verifying_{false};
 };
 
 double seconds() {
@@ -444,7 +462,7 @@ bool parse(int count, char** words, Options& options) {
       {"--context", &options.context},     {"--threads", &options.threads},
       {"--sequences", &options.sequences}, {"--contexts", &options.contexts},
       {"--reload", &options.reload},       {"--failing", &options.failing},
-      {"--flash", &options.flash}};
+      {"--drafts", &options.drafts},       {"--flash", &options.flash}};
   const std::map<std::string_view, std::string*> texts{{"--model", &options.model},
                                                        {"--nodes", &options.nodes},
                                                        {"--shapes", &options.shapes},

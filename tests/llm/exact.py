@@ -43,6 +43,8 @@ QUICK = {
     "prefill": {"tokens": 10, **PREFILL},
     "one-token-left": {"tokens": 4, "prompt_tokens": 33, "batch": 33, "ubatch": 16},  # the last micro-batch of the prompt is one token: decode
     "sequences": {"tokens": 40, "sequences": 4, "prompt_tokens": 20},
+    "drafts": {"build": "npm", "tokens": 40, "drafts": 3, "prompt_tokens": 20},
+    "drafts-of-two": {"build": "npm", "tokens": 30, "drafts": 2, "sequences": 2},
     "experts": {"tokens": 40, "model": "moe-F32", "prompt_tokens": 35, "ubatch": 2},
     "q4_k": {"tokens": 60, "model": "toy-Q4_K"},
     "no-flash": {"tokens": 40, "flash": 0, "build": "npm", "sequences": 2},
@@ -128,6 +130,8 @@ def process_differs(process, case, want, said):
     wrong += difference("decode tokens", number(decode["tokens"], "tokens"), want["decode"]["tokens"])
     for name in ("count", "tokens"):
         wrong += difference(f"micro-batches {name}", number(batches[name], name), want["micro_batches"][name])
+    drafts = {name: number(count, name) for name, count in batches["drafts"].items()}
+    wrong += difference("drafts", drafts, truth.expected_drafts(case))
     wrong += difference("graphs", number(graphs["count"], "graphs"), want["graphs"])
     wrong += difference("graphs that were built", number(graphs["built"], "built"), want["graphs"] - said["n_reused"])
     wrong += operators_differ(process, want["operators"]) + time_differs(process, case, said["seconds"])

@@ -86,7 +86,8 @@ MicroBatch = collections.namedtuple("MicroBatch", "tokens sequences outputs used
 
 
 def phase(batch):
-    return "prefill" if batch.tokens > batch.sequences else "decode"
+    """Of drafts all tokens ask for an output."""
+    return "prefill" if batch.tokens > batch.sequences and batch.outputs < batch.tokens else "decode"
 
 
 def of_fill(case, begin, end, wants_output):
@@ -103,17 +104,31 @@ def of_fill(case, begin, end, wants_output):
     return calls
 
 
+def accepted(case, step):
+    """Drafts of each sequence that the step takes."""
+    return step % (case["drafts"] + 1)
+
+
+def expected_drafts(case):
+    """What a report has to say of them; of the last step only what it certainly generated is known."""
+    steps = case["tokens"] - 1 if case["drafts"] else 0
+    taken = sum(accepted(case, step) for step in range(1, steps))
+    n = times(case)
+    return {"micro_batches": steps * n, "tokens": steps * case["drafts"] * case["sequences"] * n, "accepted": taken * case["sequences"] * n}
+
+
 def schedule(case):
     """The calls of one generation of one context that succeed, and how many fail."""
     calls = []
     for _ in range(case["sequences"]):
         calls += of_fill(case, 0, case["prompt_tokens"], True)
     position = case["prompt_tokens"]
-    for _ in range(1, case["tokens"]):
+    for step in range(1, case["tokens"]):
         if position == case["context"]:
             position = 0
-        position += 1
-        calls.append([MicroBatch(case["sequences"], case["sequences"], case["sequences"], position)])
+        tokens = case["sequences"] * (case["drafts"] + 1)
+        calls.append([MicroBatch(tokens, case["sequences"], tokens, position + case["drafts"] + 1)])
+        position += accepted(case, step) + 1
     if case["failing"]:
         calls += of_fill(case, position, case["context"], False)
     return calls, case["failing"]
@@ -132,7 +147,8 @@ def expected_calls(case):
     if failing:
         results["1"] = failing * n
     return {"decode": {"calls": (len(calls) + failing) * n, "results": results, "tokens": (tokens + failing) * n},
-            "micro_batches": {"count": len(batches) * n, "tokens": tokens * n}, "generated": case["tokens"] * case["sequences"] * n}
+            "micro_batches": {"count": len(batches) * n, "tokens": tokens * n},
+            "generated": sum(accepted(case, step) + 1 for step in range(case["tokens"])) * case["sequences"] * n}
 
 
 # ---- (b) FLOPs and bytes ----
@@ -345,7 +361,7 @@ def shapes(case):
 
 
 DEFAULTS = {"build": "openmp", "model": "toy-F32", "tokens": 32, "prompt_tokens": 8, "batch": 256, "ubatch": 256, "context": 256, "threads": 1,
-            "sequences": 1, "contexts": 1, "reload": 0, "failing": 0, "flash": 1, "fork": 0}
+            "sequences": 1, "contexts": 1, "reload": 0, "failing": 0, "drafts": 0, "flash": 1, "fork": 0}
 
 
 def case_of(**values):

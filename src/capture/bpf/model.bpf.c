@@ -178,6 +178,26 @@ static __noinline int fill_tokens(struct wire_model_micro_batch* record, __u64 b
   return failed;
 }
 
+// After fill_tokens: which of these tokens ask for an output. All but 0 and 1 is something else.
+static __noinline int fill_outputs(struct wire_model_micro_batch* record, __u64 batch,
+                                   const struct wire_model_layout* layout) {
+  if (!record || !layout) return 0;
+  __u64 outputs = 0;
+  __u32 count = record->token_count, found = 0;
+  __u32 first = count > WIRE_MODEL_TOKENS ? count - WIRE_MODEL_TOKENS : 0;
+  __u32 offset = record->unique_count == 0 ? layout->micro_old_output : layout->micro_output;
+  if (bpf_probe_read_user(&outputs, 8, (void*)(batch + offset)) || !outputs) return 0;
+  for (__u32 i = 0; i < WIRE_MODEL_TOKENS; ++i) {
+    __u8 one = 0;
+    if (i >= count) break;
+    if (bpf_probe_read_user(&one, 1, (void*)(outputs + first + i)) || one > 1) return 0;
+    if (one) found |= 1U << i;
+  }
+  record->outputs = found;
+  record->has_outputs = 1;
+  return 0;
+}
+
 // Builds whose function returns an object have a pointer to it before the context: the decode
 // around it tells which argument that is. Outside of one the last known form holds.
 static __always_inline __u32 form_of(const struct hit* hit, __u64 first, __u64 second) {
@@ -214,6 +234,8 @@ static __always_inline void on_micro_batch(const struct hit* hit) {
                           (void*)(batch + hit->target->layout.micro_tokens)) ||
       fill_tokens(record, batch, &hit->target->layout))
     record->head.flags |= WIRE_MODEL_UNREADABLE;
+  else
+    fill_outputs(record, batch, &hit->target->layout);
   if (record->token_count > WIRE_MODEL_TOKENS) record->head.flags |= WIRE_MODEL_CUT;
   bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 }

@@ -76,6 +76,7 @@ struct Decoder::Names {
     const auto key = [&](std::string_view text) { return writer.name(text); };
     tokens = key("tokens"), result = key("result"), context = key("context");
     seq_tokens = key("seq_tokens"), sequences = key("sequences"), unique = key("unique");
+    outputs = key("outputs");
     rows = key("rows"), uid = key("uid"), graph = key("graph"), nodes = key("nodes");
     node = key("node"), experts = key("experts"), shape = key("shape"), opname = key("op");
     variant = key("variant"), wait = key("wait");
@@ -87,8 +88,9 @@ struct Decoder::Names {
   std::array<trace::NameId, WIRE_MODEL_ROLES> roles{};
   std::array<trace::CategoryId, WIRE_MODEL_ROLES> categories{};
   trace::CategoryId op, wait_category, node_category, engine_category;
-  trace::NameId tokens, result, context, seq_tokens, sequences, unique, rows, uid, graph, nodes,
-      node, experts, shape, opname, variant, wait, functions, level, why, engine, version, tid, pid;
+  trace::NameId tokens, result, context, seq_tokens, sequences, unique, outputs, rows, uid, graph,
+      nodes, node, experts, shape, opname, variant, wait, functions, level, why, engine, version,
+      tid, pid;
   std::array<trace::NameId, kSourcesKept> sources{};
 };
 
@@ -301,6 +303,8 @@ void Decoder::on_micro_batch(Process& /*process*/, const wire_model_micro_batch&
                trace::Arg::uint(words_->seq_tokens, record.sequence_tokens),
                trace::Arg::uint(words_->sequences, record.sequence_count),
                trace::Arg::uint(words_->unique, different_sequences(record))};
+  if (record.has_outputs != 0)
+    call.args.push_back(trace::Arg::uint(words_->outputs, record.outputs));
   const std::uint32_t shown = std::min<std::uint32_t>(record.token_count, WIRE_MODEL_TOKENS);
   for (std::uint32_t i = 0; i < shown; ++i)
     call.text += fmt::format("{}{}:{}", i == 0 ? "" : " ", record.sequence[i], record.position[i]);

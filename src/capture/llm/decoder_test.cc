@@ -72,6 +72,8 @@ class ModelDecoder : public testing::Test {
     record.sequence_tokens = 1;
     record.sequence_count = record.token_count;
     record.unique_count = 1;
+    record.has_outputs = 1;
+    record.outputs = 1U << (std::min<std::size_t>(rows.size(), WIRE_MODEL_TOKENS) - 1);
     for (std::size_t i = 0; i < std::min<std::size_t>(rows.size(), WIRE_MODEL_TOKENS); ++i) {
       record.sequence[i] = rows[i].first;
       record.position[i] = rows[i].second;
@@ -216,7 +218,7 @@ TEST_F(ModelDecoder, NestsCalls) {
   EXPECT_THAT(slices(), UnorderedElementsAre(
                             "llm.decode decode 10+13 tokens=3 context=0 result=-1",
                             "llm.micro_batch micro-batch 11+11 tokens=3 seq_tokens=1 "
-                            "sequences=3 unique=1 rows=\"0:5 0:6 2:1\"",
+                            "sequences=3 unique=1 outputs=4 rows=\"0:5 0:6 2:1\"",
                             "llm.schedule schedule 12+9", "llm.split split 13+8 uid=0 nodes=2",
                             "llm.graph graph 14+6 uid=0 nodes=2"));
   EXPECT_EQ(trace_.str(trace_.tracks[trace_.slices.track[0].raw].name),

@@ -38,6 +38,8 @@ constexpr wire_model_layout wire_layout(std::uint16_t graph_uid) {
           .micro_seq_id = 56,
           .micro_old_pos = 32,
           .micro_old_seq_id = 48,
+          .micro_output = 80,
+          .micro_old_output = 56,
           .reserved = 0,
           .op_mul_mat_id = 0};
 }
