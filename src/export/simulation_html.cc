@@ -21,7 +21,7 @@ struct PageKind {
 constexpr std::array<PageKind, 3> kPageKinds{{
     {"kansoku.simulation/1", "simulation", run_page},
     {"kansoku.simulation_sweep/1", "comparison of variants", sweep_page},
-    {"kansoku.workload_fit/1", "model of a workload", fit_page},
+    {"kansoku.workload_fit/2", "model of a workload", fit_page},
 }};
 
 }  // namespace

@@ -35,7 +35,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   // The same fields as each of the kinds: bytes seldom guess a schema.
   if (!json->is_object()) return 0;
   for (const char* schema :
-       {"kansoku.simulation/1", "kansoku.simulation_sweep/1", "kansoku.workload_fit/1"})
+       {"kansoku.simulation/1", "kansoku.simulation_sweep/1", "kansoku.workload_fit/2"})
     check(Json(*json).set("schema", schema));
   return 0;
 }

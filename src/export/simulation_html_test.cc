@@ -147,7 +147,7 @@ Json fit_json() {
                           .set("mean", pair(7200, 7000))
                           .set("qq", Json::array().push(pair(10, 11)).push(pair(100, 90)));
   return Json::object()
-      .set("schema", "kansoku.workload_fit/1")
+      .set("schema", "kansoku.workload_fit/2")
       .set("source", "philly x.csv")
       .set("jobs", 57526)
       .set("duration",
@@ -305,7 +305,7 @@ TEST(SimulationHtml, MissingFieldsLeaveTheirSectionSayingSo) {
   const std::string sweep = bare("kansoku.simulation_sweep/1");
   EXPECT_TRUE(has(sweep, "The file has no variants."));
   EXPECT_TRUE(has(sweep, "The file has no comparisons."));
-  const std::string fit = bare("kansoku.workload_fit/1");
+  const std::string fit = bare("kansoku.workload_fit/2");
   EXPECT_TRUE(has(fit, "The file has no fit of durations."));
   EXPECT_TRUE(has(fit, "The file has no statistics of the arrivals."));
 }

@@ -201,9 +201,11 @@ Result<int> replay_graphs(const ReplayOptions& options, const std::vector<sim::W
   return kExitOk;
 }
 
-void print_fit(const Json& report) {
-  fmt::print("{}: {} jobs\n\n", report.at("source").as_string(), report.at("jobs").as_int());
-  const Json duration = report.at("duration");
+void print_duration_fit(const Json& duration) {
+  if (duration.is_null()) {
+    fmt::print("durations: no job has one, so the model draws arrivals alone\n");
+    return;
+  }
   const Json families = duration.at("families");
   fmt::print("{:<24} {:>12} {:>8} {:>18} {:>20}\n", "durations", "AIC", "KS", "KS unseen, random",
              "KS unseen, later");
@@ -221,6 +223,11 @@ void print_fit(const Json& report) {
                duration.at("ks_between_parts").as_double());
   if (const double censored = duration.at("censored_share").as_double(); censored > 0)
     fmt::print("{:.0f} % of the durations are cut off at the end of the trace\n", 100 * censored);
+}
+
+void print_fit(const Json& report) {
+  fmt::print("{}: {} jobs\n\n", report.at("source").as_string(), report.at("jobs").as_int());
+  print_duration_fit(report.at("duration"));
   const Json statistics = report.at("arrivals").at("statistics");
   fmt::print("\n{:<36} {:>12} {:>12}\n",
              "arrivals: " + report.at("arrivals").at("kind").as_string(), "recorded", "model");

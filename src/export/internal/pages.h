@@ -15,6 +15,6 @@ struct Page {
 
 [[nodiscard]] Page run_page(const Json& untrusted);    // kansoku.simulation/1
 [[nodiscard]] Page sweep_page(const Json& untrusted);  // kansoku.simulation_sweep/1
-[[nodiscard]] Page fit_page(const Json& untrusted);    // kansoku.workload_fit/1
+[[nodiscard]] Page fit_page(const Json& untrusted);    // kansoku.workload_fit/2
 
 }  // namespace kansoku::exporter

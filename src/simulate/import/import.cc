@@ -50,7 +50,7 @@ constexpr std::array<FormatRow, 7> kFormats{{
      import_vidur,
      export_vidur},
     {Format::kWfFormat, "wfformat", {}, import_wfformat, export_wfformat},
-    {Format::kPlain, "plain", {"submit_s", "duration_s"}, import_plain, export_plain},
+    {Format::kPlain, "plain", {"submit_s"}, import_plain, export_plain},
 }};
 
 constexpr bool in_order() {

@@ -35,7 +35,7 @@ enum PlainColumn : std::size_t {
   kColumnCount,
 };
 constexpr std::array<CsvColumn, kColumnCount> kPlainColumns{{{"submit_s", true},
-                                                             {"duration_s", true},
+                                                             {"duration_s"},
                                                              {"name"},
                                                              {"group"},
                                                              {"gpus"},

@@ -65,7 +65,7 @@ TEST(Plain, Errors) {
   const auto with = [&](std::string_view rows) { return std::string(kHeader) + std::string(rows); };
   EXPECT_EQ(plain_error_of("# epoch yesterday\nsubmit_s,duration_s\n"),
             "f.csv:1:1: not a line like '# epoch 2017-10-02 00:00:00': '# epoch yesterday'");
-  EXPECT_EQ(plain_error_of("submit_s\n"), "f.csv:1:1: column 'duration_s' is missing");
+  EXPECT_EQ(plain_error_of("duration_s\n"), "f.csv:1:1: column 'submit_s' is missing");
   EXPECT_EQ(plain_error_of(with("-1,1,,,\n")), "f.csv:2:1: '-1' is outside 0..4200000000");
   EXPECT_EQ(plain_error_of(with("1,1,a,,b\n")), "f.csv:2:8: parents without a graph");
   EXPECT_EQ(plain_error_of(with("1,1,a,g,b\n")), "f.csv:2:9: parent 'b' is no task of graph 'g'");

@@ -15,7 +15,8 @@ namespace {
 using internal::corrupt;
 using internal::ObjectReader;
 
-constexpr std::string_view kModelSchema = "kansoku.workload_model/1";
+constexpr std::string_view kModelSchema = "kansoku.workload_model/2";
+constexpr std::string_view kModelSchemaBefore = "kansoku.workload_model/1";  // always a duration
 
 Result<std::vector<std::pair<int, double>>> gpus_from_json(const Json& untrusted) {
   if (!untrusted.is_array() || untrusted.size() == 0 || untrusted.size() > 100'000)
@@ -45,7 +46,8 @@ class ShapeDraws {
   }
 
   [[nodiscard]] Nanos duration() {
-    return internal::nanos_of(model_.duration.draw(durations_.uniform()));
+    if (!model_.duration) return Nanos{-1};
+    return internal::nanos_of(model_.duration->draw(durations_.uniform()));
   }
 
   [[nodiscard]] int gpus() {
@@ -70,7 +72,7 @@ Json WorkloadModel::to_json() const {
   return Json::object()
       .set("schema", kModelSchema)
       .set("source", source)
-      .set("duration", duration.to_json())
+      .set("duration", duration ? duration->to_json() : Json())
       .set("gpus", std::move(shares))
       .set("arrivals", arrivals.to_json());
 }
@@ -79,16 +81,18 @@ Result<WorkloadModel> WorkloadModel::from_json(const Json& untrusted) {
   TRY(const auto reader,
       ObjectReader::make(untrusted, "", {"schema", "source", "duration", "gpus", "arrivals"}));
   TRY(const auto schema, reader.text("schema"));
-  if (schema != kModelSchema)
+  if (schema != kModelSchema && schema != kModelSchemaBefore)
     return Error{Code::kUnsupported,
                  fmt::format("schema: \"{}\" is not \"{}\"", schema, kModelSchema)};
   WorkloadModel model;
   TRY(model.source, reader.text("source"));
   TRY(const auto duration, reader.member("duration"));
-  auto read = stats::Distribution::from_json(duration);
-  if (!read) return corrupt("duration", read.error().what);
-  if (std::isinf(read->mean())) return corrupt("duration", "its mean is infinite: give a cap");
-  model.duration = std::move(read).value();
+  if (!duration.is_null() || schema == kModelSchemaBefore) {
+    auto read = stats::Distribution::from_json(duration);
+    if (!read) return corrupt("duration", read.error().what);
+    if (std::isinf(read->mean())) return corrupt("duration", "its mean is infinite: give a cap");
+    model.duration = std::move(read).value();
+  }
   TRY(const auto gpus, reader.member("gpus"));
   TRY(model.gpus, gpus_from_json(gpus));
   TRY(const auto arrivals, reader.member("arrivals"));

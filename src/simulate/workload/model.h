@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,10 +21,11 @@ namespace kansoku::simulate {
 /// jobs. `simulate synth` and experiments draw from it.
 struct WorkloadModel {
   std::string source;
-  stats::Distribution duration;              // seconds: the chosen family, cut at the longest
+  /// Seconds: the chosen family, cut at the longest; nothing: no job of the source has one.
+  std::optional<stats::Distribution> duration;
   std::vector<std::pair<int, double>> gpus;  // (GPUs asked for, share), by falling share
   ArrivalModel arrivals;
-  /// Json of schema kansoku.workload_model/1.
+  /// Json of schema kansoku.workload_model/2; version 1 is read, too.
   [[nodiscard]] Json to_json() const;
   [[nodiscard]] static Result<WorkloadModel> from_json(const Json& untrusted);
 };
@@ -38,14 +40,15 @@ struct WorkloadFitOptions {
 
 struct WorkloadFit {
   WorkloadModel model;
-  /// Schema kansoku.workload_fit/1: families with AIC, KS on all and on held-out values of a random
+  /// Schema kansoku.workload_fit/2: families with AIC, KS on all and on held-out values of a random
   /// and of a temporal split; Q-Q points; the tally of families over the hours of week; arrival
   /// statistics of the source and of one synthetic stream of the same length, with properties kept
   /// and lost (within 25 % or not); share of censored durations.
   Json report;
 };
 
-/// kLimit with fewer than 20 jobs with a duration. Deterministic for a seed; any thread.
+/// kLimit with fewer than 20 jobs with a duration, if any has one. Deterministic for a seed; any
+/// thread.
 [[nodiscard]] Result<WorkloadFit> fit_workload(const Workload& workload,
                                                const WorkloadFitOptions& options);
 
@@ -53,7 +56,7 @@ struct WorkloadFit {
 inline constexpr std::size_t kSynthesizedJobsMax = std::size_t{1} << 26;
 
 /// Draws a workload of `span`: arrivals from the model, durations and GPUs with the session's jobs
-/// or, for models that draw times only, independently. It starts at the hour of week at which the
+/// or, for models that draw times only, independently; without durations they stay unknown. It starts at the hour of week at which the
 /// recording began. Stops at kSynthesizedJobsMax jobs with a note in Workload::bad_row_notes.
 [[nodiscard]] Workload synthesize(const WorkloadModel& model, Nanos span, std::uint64_t seed);
 

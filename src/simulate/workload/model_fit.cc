@@ -150,10 +150,12 @@ Json describe_arrivals(const Workload& workload, const WorkloadModel& model, dou
       .set("hour_of_week_variance_share",
            compare(a.hour_of_week_variance_share, b.hour_of_week_variance_share))
       .set("session_jobs_mean", compare(a.session_jobs_mean, b.session_jobs_mean))
-      .set("duration_intraclass", compare(a.duration_intraclass, b.duration_intraclass))
-      .set("same_gpus_share", compare(a.same_gpus_share, b.same_gpus_share))
-      .set("offered_gpus",
-           compare(gpus_asked_for(workload.jobs, span_s), gpus_asked_for(synthetic.jobs, span_s)));
+      .set("same_gpus_share", compare(a.same_gpus_share, b.same_gpus_share));
+  if (model.duration)
+    rows.set("duration_intraclass", compare(a.duration_intraclass, b.duration_intraclass));
+  if (model.duration)
+    rows.set("offered_gpus", compare(gpus_asked_for(workload.jobs, span_s),
+                                     gpus_asked_for(synthetic.jobs, span_s)));
   return Json::object()
       .set("kind", kind_name(model.arrivals.kind))
       .set("span_s", span_s)
@@ -174,8 +176,11 @@ double censored_share(const Workload& workload) {
 
 }  // namespace
 
-Result<WorkloadFit> fit_workload(const Workload& workload, const WorkloadFitOptions& options) {
-  const std::vector<double> durations = durations_of(workload);
+namespace {
+
+/// The distribution of `durations` into `model`, and what the report says of it.
+Result<Json> fit_durations(const std::vector<double>& durations, const WorkloadFitOptions& options,
+                           WorkloadModel& model) {
   if (durations.size() < kDurationsMin)
     return Error{Code::kLimit,
                  fmt::format("fit workload: {} jobs with a duration are fewer than {}",
@@ -184,22 +189,32 @@ Result<WorkloadFit> fit_workload(const Workload& workload, const WorkloadFitOpti
   fit_options.components = options.components;
   fit_options.seed = options.seed;
   TRY(const auto choice, stats::choose(kFamilies, durations, options.held_out, fit_options));
-  WorkloadFit out;
-  WorkloadModel& model = out.model;
-  model.source = workload.source;
   // The load of a heavy fit would be decided by one draw: nothing longer than what was recorded.
   TRY(model.duration, choice.candidates.front().fit.distribution.capped(
                           *std::max_element(durations.begin(), durations.end())));
+  return describe_families(choice, durations, options.held_out, fit_options)
+      .set("chosen", describe_choice(*model.duration, durations));
+}
+
+}  // namespace
+
+Result<WorkloadFit> fit_workload(const Workload& workload, const WorkloadFitOptions& options) {
+  const std::vector<double> durations = durations_of(workload);
+  WorkloadFit out;
+  WorkloadModel& model = out.model;
+  model.source = workload.source;
+  Json duration;
+  if (!durations.empty()) {
+    TRY(duration, fit_durations(durations, options, model));
+    duration.set("censored_share", censored_share(workload));
+  }
   model.gpus = gpu_shares(workload);
   TRY(model.arrivals,
       fit_arrivals(options.arrivals, workload, 0, workload.jobs.size(), options.arrival));
 
-  Json duration = describe_families(choice, durations, options.held_out, fit_options);
-  duration.set("chosen", describe_choice(model.duration, durations));
-  duration.set("censored_share", censored_share(workload));
   const double span_s = std::max(model.arrivals.span_s, 1.0);
   out.report = Json::object()
-                   .set("schema", "kansoku.workload_fit/1")
+                   .set("schema", "kansoku.workload_fit/2")
                    .set("source", workload.source)
                    .set("jobs", std::uint64_t{workload.jobs.size()})
                    .set("seed", options.seed)

@@ -59,7 +59,7 @@ TEST(WorkloadModel, ErrorsNameTheKey) {
     EXPECT_FALSE(read) << key;
     return read ? std::string() : read.error().what;
   };
-  EXPECT_EQ(error("schema", "x/1"), "schema: \"x/1\" is not \"kansoku.workload_model/1\"");
+  EXPECT_EQ(error("schema", "x/1"), "schema: \"x/1\" is not \"kansoku.workload_model/2\"");
   EXPECT_EQ(error("weeks", 1), "weeks: unknown key");
   EXPECT_THAT(error("duration", Json::object().set("family", "weibul")), HasSubstr("duration: "));
   EXPECT_EQ(
@@ -77,7 +77,7 @@ TEST(WorkloadFit, FindsTheDurationsAndWhatIsKept) {
   const Workload workload = bursty_workload(12, 3);
   const WorkloadFit fit = fitted_workload(workload);
   const Json duration = fit.report.at("duration");
-  EXPECT_EQ(fit.report.at("schema").as_string(), "kansoku.workload_fit/1");
+  EXPECT_EQ(fit.report.at("schema").as_string(), "kansoku.workload_fit/2");
   EXPECT_EQ(duration.at("families").size(), 8);
   double last_aic = -1e300;
   for (std::size_t i = 0; i < duration.at("families").size(); ++i) {
