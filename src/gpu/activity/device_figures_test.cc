@@ -230,6 +230,18 @@ TEST(IdleCauseTest, WhatTheLaunchingThreadDidOwnsTheGap) {
   }
 }
 
+TEST(IdleCauseTest, AStepThatEndsANanosecondLateDoesNotHideTheNextOnesLoader) {
+  const WorkReport report = report_for_test([](Recording& r) {
+    gap_with(r, [&] {
+      r.host(100, 100, "user_annotation", "iteration", {5, 1000.001});
+      r.host(100, 100, "user_annotation", "iteration", {1000, 4000});
+      r.host(100, 100, "step", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+             {1000, 2900});
+    });
+  });
+  EXPECT_NEAR(idle_us(report, IdleCause::kLoader), 1900, 0.01);
+}
+
 TEST(IdleCauseTest, AWaitThatLetTheQueueRunDryIsChargedUntilASoonLaunch) {
   const WorkReport soon = report_for_test([](Recording& r) {
     r.kernel(100, 7, "a", {0, 5}, {10, 1000});

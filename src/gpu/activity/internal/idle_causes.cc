@@ -286,6 +286,10 @@ const std::vector<Piece>& IdleCauses::Impl::pieces_of(std::uint32_t thread) {
     close_until(time.begin_ns);
     add(time.begin_ns);
     at_ns = std::max(at_ns, time.begin_ns);
+    // A slice that only laps over the end of another is not inside it (as in HostSlices): profilers
+    // round begin and duration each for itself.
+    while (!open.empty() && open.back().end_ns < time.end_ns)
+      open.pop_back();
     const Doing around = open.empty() ? Doing{} : open.back().doing;
     const std::int64_t end_ns =
         open.empty() ? time.end_ns : std::min(time.end_ns, open.back().end_ns);
