@@ -53,6 +53,7 @@ void take_over(const Finding& host, const Diagnosis& job, Finding& device) {
 
 void add_to_job(const DeviceFinding& found, Diagnosis& job) {
   Finding device = finding_from(found, job);
+  if (job.is_unreadable(device.ranks)) return;
   const std::size_t count = job.rank_numbers.size();
   const auto is_effect = [&](const Finding& host) {
     return !host.is_of_device() && verdict::explains(claim_of(device), claim_of(host), count);
@@ -97,7 +98,7 @@ void settle_by_devices(const std::vector<std::int32_t>& judged, Diagnosis& job) 
   };
   const bool is_judged = !job.rank_pids.empty() && job.verdict() == Verdict::kNotEnoughData &&
                          std::all_of(job.rank_pids.begin(), job.rank_pids.end(), is_any_judged);
-  if (!is_judged) return;
+  if (!is_judged || job.is_unreadable(job.rank_numbers)) return;
   job.missing.clear();
   job.notes.emplace_back(words::kOnlyDevicesOfRanks);
 }

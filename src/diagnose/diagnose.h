@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -153,6 +155,8 @@ struct Diagnosis {
   std::vector<RankSummary> ranks;  // by rank number
   std::vector<Finding> findings;   // by cost, greatest first; a hang first of all
   std::vector<std::int32_t> victims;
+  std::vector<std::int32_t>
+      unreadable;              // ranks whose files lost so much that none is told of alone
   double loss_ms_per_step{0};  // mean over steps of (greatest - median) work over ranks
   double not_explained_share{0};
   std::optional<double> slowdown;      // S: step time over that of a job in which nobody is slower
@@ -169,6 +173,12 @@ struct Diagnosis {
 
   /// Costs are parts of windows of time, not of steps.
   [[nodiscard]] bool has_windows() const { return steps.found_by == kFoundByTime; }
+  /// True of some ranks, all of them among the unreadable ones.
+  [[nodiscard]] bool is_unreadable(std::span<const std::int32_t> of) const {
+    return !of.empty() && std::all_of(of.begin(), of.end(), [&](std::int32_t rank) {
+      return std::find(unreadable.begin(), unreadable.end(), rank) != unreadable.end();
+    });
+  }
   [[nodiscard]] Verdict verdict() const {
     if (!findings.empty()) return Verdict::kFindings;
     return missing.empty() ? Verdict::kNothingFound : Verdict::kNotEnoughData;

@@ -50,6 +50,7 @@ class ProfileDiagnosis {
   void find_input();
   void find_outliers();
   void find_late_ranks();
+  void leave_out_unreadable();
   void summarise();
   [[nodiscard]] double support_of_input(const RankView& view, double share_min) const;
   [[nodiscard]] double step_ms_of(const RankView& view) const;
@@ -284,6 +285,18 @@ void ProfileDiagnosis::find_late_ranks() {
   out_.findings.push_back(std::move(finding));
 }
 
+// A rank of which many events are missing behaves unlike its peers for that reason.
+void ProfileDiagnosis::leave_out_unreadable() {
+  for (const RankView& view : views_) {
+    const double share = view.rank->unreadable_share;
+    if (share < kUnreadableShareMin) continue;
+    out_.unreadable.push_back(view.rank->rank);
+    std::string note = fmt::format(words::kUnreadable, view.rank->rank, share * 100);
+    (views_.size() == 1 ? out_.missing : out_.notes).push_back(std::move(note));
+  }
+  std::erase_if(out_.findings, [&](const Finding& one) { return out_.is_unreadable(one.ranks); });
+}
+
 void ProfileDiagnosis::summarise() {
   std::vector<double> all;
   for (const RankView& view : views_) {
@@ -319,6 +332,7 @@ Diagnosis ProfileDiagnosis::run() {
   find_input();
   find_outliers();
   find_late_ranks();
+  leave_out_unreadable();
   verdict::put_in_order(out_.findings);
   for (const RankView& view : views_) {
     if (view.rank->has_gpu && out_.notes.size() < kNotesMax) {

@@ -69,6 +69,7 @@ class Profile {
     for (trace::Process& process : trace_.processes)
       process.rank = trace::kNoRank;
   }
+  void lose(std::size_t rank, double share) { trace_.processes[rank].unreadable_share = share; }
   [[nodiscard]] const trace::Trace& trace() const { return trace_; }
 
  private:
@@ -242,6 +243,17 @@ TEST(Profile, ALateRankIsNamed) {
   const Diagnosis two = run_profile(with_late_rank(2, 1));
   ASSERT_EQ(two.findings.size(), 1U);
   EXPECT_EQ(two.findings[0].kind, "asymmetry");
+}
+
+TEST(Profile, ARankOfWhichMuchCannotBeReadIsNotNamed) {
+  Profile profile = with_late_rank(4, 2);
+  profile.lose(2, 0.01);
+  EXPECT_EQ(run_profile(profile).findings.size(), 1U);
+  profile.lose(2, 0.16);
+  const Diagnosis d = run_profile(profile);
+  EXPECT_THAT(d.findings, IsEmpty());
+  EXPECT_THAT(d.notes, Contains(HasSubstr("rank 2: 16 % of the events of its file")));
+  EXPECT_EQ(d.verdict(), Verdict::kNothingFound) << "the others were judged";
 }
 
 TEST(Profile, TracesOfOtherThingsAreNoted) {

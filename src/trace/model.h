@@ -73,6 +73,8 @@ struct Process {
   std::int32_t rank{kNoRank};
   std::int32_t local_rank{kNoRank};
   std::int32_t world_size{kNoRank};
+  /// Share of the events of its file that an importer could not read: 0 .. 1.
+  double unreadable_share{0};
 };
 
 /// A set of ranks that communicate with each other, as an importer found it described. The same

@@ -358,6 +358,8 @@ inline constexpr char kBeforeFirst[] = ", in front of its first operation";
 inline constexpr char kBehindLast[] = ", behind its last operation";
 inline constexpr char kHostIsIn[] = "the host is in {}";
 inline constexpr char kHostNotSeen[] = "nothing of the host was seen there";
+inline constexpr char kUnreadable[] =
+    "rank {}: {:.0f} % of the events of its file cannot be read: nothing is said of it alone";
 inline constexpr char kOneRankOfTraces[] =
     "only one rank: Kansoku cannot compare ranks; give the traces of all ranks together";
 inline constexpr char kOneProcessOfTraces[] = "one process, which has no peers to compare it with";

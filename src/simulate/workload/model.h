@@ -56,8 +56,9 @@ struct WorkloadFit {
 inline constexpr std::size_t kSynthesizedJobsMax = std::size_t{1} << 26;
 
 /// Draws a workload of `span`: arrivals from the model, durations and GPUs with the session's jobs
-/// or, for models that draw times only, independently; without durations they stay unknown. It starts at the hour of week at which the
-/// recording began. Stops at kSynthesizedJobsMax jobs with a note in Workload::bad_row_notes.
+/// or, for models that draw times only, independently; without durations they stay unknown. It
+/// starts at the hour of week at which the recording began. Stops at kSynthesizedJobsMax jobs with
+/// a note in Workload::bad_row_notes.
 [[nodiscard]] Workload synthesize(const WorkloadModel& model, Nanos span, std::uint64_t seed);
 
 /// PipeSim's data assets: a mixture on (log rows, log columns, log bytes).

@@ -88,6 +88,8 @@ class ChromeImporter final : public EventScanner::Sink {
   ImportedFile file;
 
  private:
+  std::uint64_t unreadable_{0};  // events
+
   struct ThreadKey {
     std::int32_t pid;
     std::string tid;
@@ -149,6 +151,7 @@ void ChromeImporter::count(const StatDef& stat, std::uint64_t more) {
   loss.severity = stat.severity;
   loss.advice = stat.advice;
   loss.count += more;
+  if (stat.name == import_bad_events.name) unreadable_ += more;
 }
 
 Result<void> ChromeImporter::check_limits(std::uint64_t offset) const {
@@ -645,6 +648,9 @@ Result<void> ChromeImporter::finish(const EventScanner& scanner, bool is_torn) {
     Process& process = trace_.processes[i];
     process.rank = file.rank;
     process.world_size = file.world_size;
+    process.unreadable_share =
+        static_cast<double>(unreadable_) /
+        static_cast<double>(std::max<std::uint64_t>(unreadable_ + file.event_count, 1));
     const bool is_real = real_processes_.contains(static_cast<std::uint32_t>(i));
     if (file.rank != kNoRank && process.role != device && is_real) process.role = rank_role;
   }

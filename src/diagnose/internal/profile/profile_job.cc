@@ -192,10 +192,13 @@ ProfileJob Reader::read() {
   bandwidth_key_ = trace_.strings.find("memory bandwidth (GB/s)");
   occupancy_key_ = trace_.strings.find("est. achieved occupancy %");
   std::map<std::int32_t, std::int32_t> rank_of_pid;
+  std::map<std::int32_t, double> unreadable;
   bool lacks_rank = false;
   for (const trace::Process& process : trace_.processes) {
     if (pid_ && process.pid != *pid_) continue;
     rank_of_pid[process.pid] = process.rank == trace::kNoRank ? 0 : process.rank;
+    double& share = unreadable[rank_of_pid[process.pid]];
+    share = std::max(share, process.unreadable_share);
     lacks_rank = lacks_rank || process.rank == trace::kNoRank;
   }
   std::map<std::int32_t, ProfiledRank> ranks;
@@ -217,6 +220,7 @@ ProfileJob Reader::read() {
   }
   for (auto& [number, rank] : ranks) {
     if (rank.executions.empty()) continue;
+    rank.unreadable_share = unreadable[number];
     std::stable_sort(
         rank.executions.begin(), rank.executions.end(),
         [](const Execution& a, const Execution& b) { return a.begin_ns < b.begin_ns; });

@@ -37,6 +37,7 @@ struct ProfiledRank {
   std::int64_t seen_begin_ns{0}, seen_end_ns{0};  // of all slices
   std::vector<HostCall> long_calls;               // by begin, outer ones first
   bool has_gpu{false};
+  double unreadable_share{0};  // as trace::Process has it
 };
 
 struct ProfileJob {
