@@ -5,6 +5,7 @@ exit status outside of that truth is wrong.
 
   run.py                        every scenario; what is finished for this commit is skipped
   run.py --only NAME...         some of them
+  run.py --files                those of files alone, each anew: needs no root, and a wrong answer fails
   run.py --minutes 30           begins no new one after that time
   run.py --list | --check | --table   the truths | are they complete | the score so far, in Markdown
 Needs root and Debian's python3-torch and gcc. Recordings with a wrong answer are kept in build/false-confidence/wrong.
@@ -28,11 +29,12 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import kit  # noqa: E402
 from kit import ROOT, Events, end_process, need, need_root, need_tool, start_ticks  # noqa: E402
 from harness.host import LAUNCH  # noqa: E402
+import files  # noqa: E402
 import foreign  # noqa: E402
 import ordinary  # noqa: E402
-from scenario import PYTHON, judge, problems, told  # noqa: E402
+from scenario import PYTHON, judge, judge_words, problems, told  # noqa: E402
 
-SCENARIOS = ordinary.SCENARIOS + foreign.SCENARIOS
+SCENARIOS = ordinary.SCENARIOS + foreign.SCENARIOS + files.SCENARIOS
 HERE, FOLDER = os.path.dirname(os.path.abspath(__file__)), os.path.join(ROOT, "build/false-confidence")
 LIMIT_S = 90  # a recording that has not ended by then is ended
 PR_SET_CHILD_SUBREAPER = 36
@@ -195,7 +197,26 @@ class Recording:
         return "\n".join([line for line in lines if line.startswith("kansoku: ")] or lines[-3:])[-400:]
 
 
+def run_on_files(options, scenario):
+    """Files cost no processor: nothing of the host is in doubt."""
+    with tempfile.TemporaryDirectory(prefix="kansoku-false-") as folder:
+        scenario.make(folder)
+        began = time.monotonic()
+        done = subprocess.run([options.kansoku, *(word.replace("{folder}", folder) for word in scenario.ask)], capture_output=True, text=True, check=False)
+        run_s = time.monotonic() - began
+        diagnosis = json.loads(done.stdout) if done.stdout.startswith("{") else None
+        wrong = judge(scenario, done.returncode, diagnosis) + judge_words(scenario, done.stdout + done.stderr)
+        if wrong:
+            kept = os.path.join(FOLDER, "wrong", scenario.name)
+            shutil.rmtree(kept, ignore_errors=True)
+            shutil.copytree(folder, kept)
+        return {"right": not wrong, "wrong": wrong, "status": done.returncode, "run_s": run_s, "outside": 0.0, "error": done.stderr.strip()[-300:],
+                **facts(diagnosis)}
+
+
 def run_one(options, scenario):
+    if scenario.make is not None:
+        return run_on_files(options, scenario)
     need_root()
     for tool in ("gcc", *scenario.needs):
         need_tool(tool)
@@ -231,6 +252,8 @@ def run_one(options, scenario):
 def facts(diagnosis):
     if not diagnosis:
         return {}
+    if "steps" not in diagnosis:
+        return {"findings": [{"job": job, **finding} for job, finding in told(diagnosis)]}
     jobs = [diagnosis, *diagnosis.get("other_jobs", [])]
     return {"findings": [{"job": job, **{key: finding[key] for key in ("kind", "ranks", "function", "share", "confidence", "evidence")}}
                          for job, finding in told(diagnosis)],
@@ -245,12 +268,24 @@ def progress(result):
             f"{result['outside']:.2f}" + "".join(f"\n    {text}" for text in result["wrong"]))
 
 
+def is_chosen(options, scenario):
+    return (not options.only or scenario.name in options.only) and (not options.files or scenario.make is not None)
+
+
 def plan_of(options):
     for repeat in range(options.repeats):
         for scenario in SCENARIOS:
-            if not options.only or scenario.name in options.only:
+            if is_chosen(options, scenario):
                 yield kit.Part([scenario.name, repeat], f"{scenario.group}: {scenario.name}", lambda scenario=scenario: run_one(options, scenario),
                                {"name": scenario.name, "group": scenario.group})
+
+
+def judge_files(options, report):
+    """Quick, and never in doubt because of the host: each is run anew, and a wrong answer fails."""
+    os.makedirs(FOLDER, exist_ok=True)
+    for scenario in SCENARIOS:
+        if is_chosen(options, scenario):
+            report.judge(scenario.name, run_on_files(options, scenario)["wrong"])
 
 
 def print_table(results):
@@ -264,6 +299,8 @@ def print_table(results):
     for group in [*dict.fromkeys(scenario.group for scenario in SCENARIOS), None]:
         of_group = [result for result in ran if group in (None, result["group"])]
         right = sum(result["right"] for result in of_group)
+        if not of_group:
+            continue
         print(f"| {group or 'all'} | {len(of_group)} | {right} | {len(of_group) - right} |")
     why = {scenario.name: scenario.why for scenario in SCENARIOS}
     for result in ran:
@@ -284,6 +321,7 @@ def print_list(scenarios):
 def parse():
     parser = kit.parser(__doc__)
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME")
+    parser.add_argument("--files", action="store_true", help="only the scenarios of files, each anew")
     parser.add_argument("--minutes", type=float, help="begin no new scenario after this time")
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--results", metavar="FILE", help="[build/false-confidence/COMMIT.jsonl]")
@@ -295,7 +333,7 @@ def parse():
 
 def main(report):
     options = parse()
-    chosen = [scenario for scenario in SCENARIOS if not options.only or scenario.name in options.only]
+    chosen = [scenario for scenario in SCENARIOS if is_chosen(options, scenario)]
     unknown = set(options.only) - {scenario.name for scenario in chosen}
     if wrong := [*problems(SCENARIOS), *(f"no scenario is called {name}" for name in sorted(unknown))]:
         print("\n".join(wrong))
@@ -306,6 +344,9 @@ def main(report):
     if options.list:
         print_list(chosen)
         return 0
+    if options.files:
+        judge_files(options, report)
+        return None
     parts = kit.Parts(FOLDER, options.results)
     os.makedirs(FOLDER, exist_ok=True)
     if not options.table:

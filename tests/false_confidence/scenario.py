@@ -45,7 +45,8 @@ class Act:
 class Scenario:
     """`command`: words with {folder} {programs} {small} {static} {python}; `attach`: to the command, or to "rank N", once `ready` programs are
     ready, else the recorder starts it; `beside`: commands that run meanwhile and are not recorded; `keep`: from which to which share of
-    the file's bytes is diagnosed; a finding of `findings` makes status 10 right."""
+    the file's bytes is diagnosed; a finding of `findings` makes status 10 right.
+    Of files: `make` writes them into a folder, `ask` is the question with {folder}; `says`, `never`: patterns that the answer has, or has not."""
     name: str
     group: str
     why: str
@@ -60,6 +61,10 @@ class Scenario:
     beside: tuple = ()
     keep: tuple = (0.0, 1.0)
     needs: tuple = ()
+    make: object = None
+    ask: tuple = ()
+    says: tuple = ()
+    never: tuple = ()
 
 
 def plain(kind):
@@ -85,10 +90,23 @@ def shell(text):
 
 
 def told(diagnosis):
-    """(job, finding) of all jobs of a recording."""
+    """(job, finding) of all jobs of a recording; of a comparison its rows, by what became of them."""
+    if diagnosis.get("schema", "").startswith("kansoku.diff/"):
+        for row in diagnosis["rows"]:
+            if row["significant"] and not row["by_batch"]:
+                yield "", {"kind": row["what"], "ranks": [] if row["rank"] is None else [row["rank"]], "function": row["name"], "basis": "test",
+                           "share": 0, "confidence": None, "cost_ms_per_step": row["after_ms"] - row["before_ms"],
+                           "evidence": [row["name"], row["before_name"], row["after_name"]]}
+        return
     for job in [diagnosis, *diagnosis.get("other_jobs", [])]:
         for finding in job["findings"]:
             yield job["job"], finding
+
+
+def judge_words(scenario, text):
+    """What an answer lacks, or says too much."""
+    return ([f"nothing of /{pattern}/" for pattern in scenario.says if not re.search(pattern, text)]
+            + [f"/{pattern}/ is said" for pattern in scenario.never if re.search(pattern, text)])
 
 
 def judge(scenario, status, diagnosis, not_judged=""):
@@ -99,7 +117,7 @@ def judge(scenario, status, diagnosis, not_judged=""):
     allowed = scenario.statuses | ({FOUND} if scenario.findings or len(judged) < len(findings) else set())
     if status not in allowed:
         wrong.append(f"status {status}, where only {' or '.join(map(str, sorted(allowed)))} is true")
-    if (status == FOUND) != bool(findings):
+    if scenario.make is None and (status == FOUND) != bool(findings):
         wrong.append(f"status {status} with {len(findings)} findings")
     return wrong
 
@@ -117,5 +135,5 @@ def problems(scenarios):
     for name in sorted({name for name in names if names.count(name) > 1}):
         yield f"{name}: there are {names.count(name)} of this name"
     for scenario in scenarios:
-        if not scenario.why.endswith(".") or not scenario.statuses or not scenario.command:
+        if not scenario.why.endswith(".") or not scenario.statuses or not (scenario.make or scenario.command):
             yield f"{scenario.name}: why, statuses or command is incomplete"
