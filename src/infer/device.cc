@@ -25,7 +25,12 @@ using Alignments = std::map<std::pair<std::uint32_t, std::vector<trace::StringId
 class DeviceReader {
  public:
   DeviceReader(const Process& process, const trace::Trace& trace, const DeviceWork& work)
-      : process_(process), trace_(trace), work_(work), kernels_(trace.strings.find("kernels")) {}
+      : process_(process),
+        micro_batches_(process.micro_batches),
+        splits_of_caller_(process.splits),
+        trace_(trace),
+        work_(work),
+        kernels_(trace.strings.find("kernels")) {}
 
   DeviceFigures read() {
     for (const Op& op : work_.ops)
@@ -62,7 +67,7 @@ class DeviceReader {
     if (thread.pid != process_.pid) return;
     const auto tid = static_cast<std::uint32_t>(thread.tid);
     const Span at{call.time.begin_ns, call.time.begin_ns};
-    const std::size_t batch = enclosing(process_.micro_batches, tid, at);
+    const std::size_t batch = micro_batches_.enclosing(tid, at);
     if (batch == kNone) {
       out_.outside += kernels;
       return;
@@ -81,7 +86,7 @@ class DeviceReader {
     row.ns += ns;
     to.kernel_ns += ns;
     of_batch.timed_ns += ns;
-    const std::size_t split = enclosing(process_.splits, tid, at);
+    const std::size_t split = splits_of_caller_.enclosing(tid, at);
     if (split != kNone) of_splits_[split].push_back(&op);
   }
 
@@ -181,6 +186,8 @@ class DeviceReader {
   }
 
   const Process& process_;
+  const ByCaller<MicroBatch> micro_batches_;
+  const ByCaller<Split> splits_of_caller_;
   const trace::Trace& trace_;
   const DeviceWork& work_;
   trace::StringId kernels_;

@@ -251,15 +251,18 @@ class RunReader {
     sort_by_begin(process.micro_batches);
     sort_by_begin(process.graphs);
     sort_by_begin(process.splits);
+    const ByCaller decodes(process.decodes);
     for (MicroBatch& one : process.micro_batches)
-      one.decode = enclosing(process.decodes, one.caller, one.span);
+      one.decode = decodes.enclosing(one.caller, one.span);
     find_drafts(process);
+    const ByCaller micro_batches(process.micro_batches);
     for (Split& one : process.splits)
-      one.micro_batch = enclosing(process.micro_batches, one.caller, one.span);
+      one.micro_batch = micro_batches.enclosing(one.caller, one.span);
+    const ByCaller splits(process.splits);
     for (Graph& one : process.graphs) {
-      const std::size_t split = enclosing(process.splits, one.caller, one.span);
+      const std::size_t split = splits.enclosing(one.caller, one.span);
       if (split != kNone) process.splits[split].is_on_cpu = true;
-      one.micro_batch = enclosing(process.micro_batches, one.caller, one.span);
+      one.micro_batch = micro_batches.enclosing(one.caller, one.span);
       one.is_whole =
           std::any_of(out_.windows.begin(), out_.windows.end(), [&](const Window& window) {
             return window.level >= trace::ModelLevel::kOperator &&
@@ -274,8 +277,9 @@ class RunReader {
   template <class T>
   static void place(const Process& process, std::vector<T>& list,
                     const std::vector<std::uint32_t>& callers) {
+    const ByCaller graphs(process.graphs);
     for (std::size_t i = 0; i < list.size(); ++i)
-      list[i].graph = enclosing(process.graphs, callers[i], list[i].span);
+      list[i].graph = graphs.enclosing(callers[i], list[i].span);
     sort_by_begin(list);
   }
 

@@ -170,6 +170,21 @@ TEST(ReadRun, AGraphIsWholeWithinOneWindowThatSeesOperators) {
   EXPECT_THAT(whole, ElementsAre(false, false, true, false, true, false));
 }
 
+// Beside a fast model's graphs, those of a slow one lie far back.
+TEST(ReadRun, OperatorsOfASlowGraphAreItsOwnWhateverOthersDo) {
+  RecordingForTest recording;
+  recording.node(1, 0, {"ADD", "sum", "F32 4x1x1x1 16"});
+  recording.graph({10, 100'000}, 1);
+  recording.op({90'000, 95'000}, {1, 0, "ADD"});
+  recording.caller(102);
+  for (int i = 0; i < 500; ++i)
+    recording.graph({100 + 100 * i, 150 + 100 * i}, 1, 2);
+  recording.graph({89'990, 89'999}, 1, 2);
+  const auto run = recording.run();
+  ASSERT_EQ(run.processes.at(0).operators.size(), 1U);
+  EXPECT_EQ(run.processes[0].operators[0].graph, 0U);
+}
+
 TEST(ReadRun, APromptHasMoreTokensThanSequences) {
   RecordingForTest recording;
   recording.micro_batch({10, 20}, 1, 1, "0:9");

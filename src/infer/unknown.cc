@@ -7,6 +7,9 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <vector>
+
+#include "infer/thresholds.h"
 
 namespace kansoku::infer {
 namespace {
@@ -33,6 +36,10 @@ constexpr char kOperatorUnseen[] =
 constexpr char kNoBarrier[] = "its libraries have no function ggml_barrier";
 constexpr char kBarrierUnseen[] =
     "graphs ran on several threads, and ggml_barrier was never seen: it is inlined";
+constexpr char kBarrierFew[] =
+    "ggml_barrier was seen {} times for {} operators on several threads: it is inlined where "
+    "graphs "
+    "are computed";
 constexpr char kRecordedAt[] = "recorded at the {} level";
 
 class Knowledge {
@@ -94,7 +101,7 @@ class Knowledge {
   [[nodiscard]] Reason of_threads() const {
     if (const Reason why = below(trace::ModelLevel::kThread)) return why;
     if (!is_probed("barrier")) return kNoBarrier;
-    if (!process_.waits.empty()) return std::nullopt;
+    if (!process_.waits.empty()) return of_barriers();
     const bool has_threads =
         std::any_of(process_.operators.begin(), process_.operators.end(),
                     [](const Operator& one) { return one.ith != 0 && one.graph != kNone; });
@@ -102,6 +109,25 @@ class Knowledge {
   }
 
  private:
+  /// Every thread of a graph meets the others behind each operator.
+  [[nodiscard]] Reason of_barriers() const {
+    std::vector<bool> has_threads(process_.graphs.size());
+    for (const Operator& one : process_.operators)
+      if (one.graph != kNone && one.ith != 0)
+        has_threads[one.graph] =
+            is_within(process_.graphs[one.graph].span, trace::ModelLevel::kThread);
+    const auto count = [&](const auto& list) {
+      return std::count_if(list.begin(), list.end(), [&](const auto& one) {
+        return one.graph != kNone && has_threads[one.graph];
+      });
+    };
+    const auto operators = count(process_.operators), waits = count(process_.waits);
+    const bool are_few =
+        static_cast<double>(waits) < kBarrierShareMin * static_cast<double>(operators);
+    if (operators < kBarrierOperatorsMin || !are_few) return std::nullopt;
+    return fmt::format(kBarrierFew, waits, operators);
+  }
+
   /// Recordings of older versions do not say: then it counts as probed.
   [[nodiscard]] bool is_probed(std::string_view role) const {
     if (!process_.reach) return true;

@@ -110,6 +110,30 @@ TEST(Unknown, AFunctionThatNeverFiredIsNoZero) {
   EXPECT_THAT(unknown_of(still), Contains(Pair("threads", HasSubstr("inlined"))));
 }
 
+TEST(Unknown, ABarrierThatIsInlinedInPlacesIsNoZero) {
+  for (const int waits : {0, 1}) {  // behind each operator, or from the one function that calls it
+    RecordingForTest recording;
+    recording.window({0, 100'000}, "thread");
+    recording.reach(kAll, "thread");
+    recording.node(1, 0, {"ADD", "sum", "F32 4x1x1x1 16"});
+    recording.decode({5, 90'000}, 1);
+    recording.micro_batch({6, 80'000}, 1, 1, "0:4");
+    recording.graph({10, 70'000}, 1);
+    for (int i = 0; i < 100; ++i) {
+      const std::int64_t at = 100 + 100 * i;
+      for (const std::uint16_t ith : std::initializer_list<std::uint16_t>{0, 1}) {
+        recording.op({at, at + 50}, {1, 0, "ADD", ith});
+        if (waits == 1 || i % 20 == 0) recording.wait({at + 50, at + 60}, ith);
+      }
+    }
+    const auto unknown = unknown_of(recording);
+    if (waits == 1)
+      EXPECT_THAT(unknown, Not(Contains(Key("threads"))));
+    else
+      EXPECT_THAT(unknown, Contains(Pair("threads", HasSubstr("seen 10 times for 200"))));
+  }
+}
+
 TEST(Unknown, ALowerLevelSaysSo) {
   RecordingForTest recording;
   recording.window({0, 100}, "token");

@@ -4,26 +4,42 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "infer/run.h"
 
 namespace kansoku::infer {
 
-/// The last of `list`, sorted by begin, of that thread that spans the time; kNone: none does.
+/// Calls of each thread by begin. Those of one thread follow each other or nest, so the time that
+/// other threads take for theirs plays no part. Borrows a list that is sorted by begin.
 template <class T>
-[[nodiscard]] std::size_t enclosing(const std::vector<T>& list, std::uint32_t caller,
-                                    const Span& span) {
-  constexpr std::size_t kBack = 64;  // of other threads, in between
-  auto at =
-      std::upper_bound(list.begin(), list.end(), span.begin_ns,
-                       [](std::int64_t time, const T& one) { return time < one.span.begin_ns; });
-  for (std::size_t i = 0; i < kBack && at != list.begin(); ++i) {
-    --at;
-    if (at->caller == caller && at->span.end_ns >= span.end_ns)
-      return static_cast<std::size_t>(at - list.begin());
+class ByCaller {
+ public:
+  explicit ByCaller(const std::vector<T>& list) : list_(list) {
+    for (std::size_t i = 0; i < list.size(); ++i)
+      of_[list[i].caller].push_back(i);
   }
-  return kNone;
-}
+
+  /// Index of the last call of that thread that spans the time; kNone: none does.
+  [[nodiscard]] std::size_t enclosing(std::uint32_t caller, const Span& span) const {
+    const auto found = of_.find(caller);
+    if (found == of_.end()) return kNone;
+    auto at = std::upper_bound(
+        found->second.begin(), found->second.end(), span.begin_ns,
+        [&](std::int64_t time, std::size_t one) { return time < list_[one].span.begin_ns; });
+    for (std::size_t i = 0; i < kNestedMax && at != found->second.begin(); ++i) {
+      --at;
+      if (list_[*at].span.end_ns >= span.end_ns) return *at;
+    }
+    return kNone;
+  }
+
+ private:
+  static constexpr std::size_t kNestedMax = 64;  // calls that ended before, inside of one
+
+  const std::vector<T>& list_;
+  std::map<std::uint32_t, std::vector<std::size_t>> of_;
+};
 
 }  // namespace kansoku::infer
