@@ -290,7 +290,7 @@ struct wire_cuda_context {
   __u32 state; /* 0: free, 1: in use, 2: destroyed */
   /* Resources of one multiprocessor of the device; 0: not known. */
   __u32 major, threads, blocks, registers, shared_bytes;
-  __u64 default_idle_ns; /* since it awoke: its default stream had no work left */
+  __u64 default_done_ns; /* its default stream completed work, or had none left */
 };
 
 /* Durations on the device fall into buckets of half an octave: bucket 0 is below 2^8 ns, then two

@@ -328,7 +328,8 @@ def made_report(want, said):
     """A report by hand that is right."""
     operators = [{"op": op, "phase": phase, "count": row["count"], "time_ns": 10, "flops": row.get("flops", 0),
                   "bytes": str(row.get("bytes", [0])[0])} for (op, phase), row in want["operators"].items()]
-    process = {"pid": said["pid"], "ggml": ggml_version(), "decode": copy.deepcopy(want["decode"]), "micro_batches": dict(want["micro_batches"]),
+    process = {"pid": said["pid"], "ggml": ggml_version(), "decode": copy.deepcopy(want["decode"]),
+               "micro_batches": {**want["micro_batches"], "drafts": {"micro_batches": 0, "tokens": 0, "accepted": 0}},
                "graphs": {"count": want["graphs"], "built": want["graphs"] - said["n_reused"]}, "operators": operators,
                "threads": None}
     return {"schema": "kansoku.llm.report", "version": 2, "losses": {"records": 0}, "processes": [process]}
@@ -355,6 +356,7 @@ MISTAKES = {
     "graphs": ("processes", 0, "graphs", "count", 3),
     "every graph was built": ("processes", 0, "graphs", "built", 10**6),
     "an operator's count": ("processes", 0, "operators", 3, "count", 1),
+    "accepted drafts": ("processes", 0, "micro_batches", "drafts", "accepted", 7),
     "an operator's phase": ("processes", 0, "operators", 0, "phase", "prefill"),
     "an operator's name": ("processes", 0, "operators", 1, "op", "NOP"),
     "no operators": ("processes", 0, "operators", []),

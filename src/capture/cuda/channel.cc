@@ -475,7 +475,7 @@ ContextInfo Channel::context(std::uint32_t index) const {
   const wire_cuda_context& context = memory_->contexts[index];
   return {load(context.handle),    load(context.device),       load(context.state) != 0,
           load(context.major),     load(context.threads),      load(context.blocks),
-          load(context.registers), load(context.shared_bytes), load(context.default_idle_ns)};
+          load(context.registers), load(context.shared_bytes), load(context.default_done_ns)};
 }
 
 std::string Channel::driver_path() const {

@@ -142,8 +142,8 @@ struct ContextInfo {
   bool is_used{false};
   /// Resources of one multiprocessor of the device; major 0: not known.
   std::uint32_t major{0}, threads{0}, blocks{0}, registers{0}, shared_bytes{0};
-  /// When the library, awake, first found its default stream without work; 0: not yet.
-  std::uint64_t default_idle_ns{0};
+  /// When its default stream last completed work, or had none left; 0: not known yet.
+  std::uint64_t default_done_ns{0};
 };
 
 /// The memory that libkansoku_cuda shares from within one process. Everything read there is the

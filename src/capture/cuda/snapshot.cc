@@ -86,7 +86,7 @@ std::optional<std::string> unseen_before(const Snapshot& snapshot) {
     if ((stream.kind & (WIRE_CUDA_LEGACY | WIRE_CUDA_PER_THREAD)) == 0) ++made;
   }
   for (const auto& [number, context] : snapshot.contexts)
-    if (context.default_idle_ns >= state.awake_ns) idle.insert(number);
+    if (context.default_done_ns >= state.awake_ns) idle.insert(number);
   // A device that was not used since may still be at work.
   const bool are_all_seen = contexts.size() >= state.devices_used;
   const bool has_waited = contexts.size() <= 1 && state.whole_done_ns >= state.awake_ns;

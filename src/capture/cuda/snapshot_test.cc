@@ -99,14 +99,14 @@ TEST(UnseenBefore, EndsOnceAllStreamsFinishedSomethingSince) {
   snapshot.state.awake_ns = 90'000'000'000;
   snapshot.state.streams_live = 2;
   snapshot.streams = {stream_at(0, 95'000'000'000), stream_at(1, 80'000'000'000)};
-  snapshot.contexts[0].default_idle_ns = 91'000'000'000;
+  snapshot.contexts[0].default_done_ns = 91'000'000'000;
   const auto why = unseen_before(snapshot);
   ASSERT_TRUE(why);
   EXPECT_NE(why->find("awoke 10.0 s ago"), std::string::npos) << *why;
   EXPECT_NE(why->find("1 of 2 streams"), std::string::npos) << *why;
   snapshot.streams[1].done_ns = 91'000'000'000;
   EXPECT_FALSE(unseen_before(snapshot));
-  snapshot.contexts[0].default_idle_ns = 89'000'000'000;  // of an earlier time awake
+  snapshot.contexts[0].default_done_ns = 89'000'000'000;  // of an earlier time awake
   EXPECT_TRUE(unseen_before(snapshot)) << "the default stream may have been used before";
   // The default stream is none that the process made, and not among those that are counted.
   snapshot.streams = {stream_at(0, 95'000'000'000, WIRE_CUDA_LEGACY)};

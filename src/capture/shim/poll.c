@@ -634,12 +634,12 @@ static void describe_device(struct wire_cuda_context* shown) {
  * that it was used. The question submits nothing; during a capture it would end the capture. */
 static void ask_default_stream(struct wire_cuda_context* shown) {
   const uint64_t awake_ns = state()->awake_ns;
-  if (awake_ns == 0 || shown->default_idle_ns >= awake_ns) return;
+  if (awake_ns == 0 || atomic_load((_Atomic uint64_t*)&shown->default_done_ns) >= awake_ns) return;
   pthread_mutex_lock(&kansoku_mark_lock);
   const int is_idle = atomic_load(&kansoku.captures) == 0 &&
                       kansoku_driver.stream_query(CU_STREAM_LEGACY) == CUDA_SUCCESS;
   pthread_mutex_unlock(&kansoku_mark_lock);
-  if (is_idle) atomic_store((_Atomic uint64_t*)&shown->default_idle_ns, kansoku_now());
+  if (is_idle) atomic_store((_Atomic uint64_t*)&shown->default_done_ns, kansoku_now());
 }
 
 static uint32_t visit_context(uint32_t place, uint32_t mode) {

@@ -139,7 +139,7 @@ static uint32_t context_index(CUcontext handle) {
   kansoku.shared->contexts[free_place].handle = (uintptr_t)handle;
   kansoku.shared->contexts[free_place].device = device;
   kansoku.shared->contexts[free_place].major = 0;
-  kansoku.shared->contexts[free_place].default_idle_ns = 0;
+  kansoku.shared->contexts[free_place].default_done_ns = 0;
   kansoku.shared->contexts[free_place].state = 1;
   atomic_store(&context->state, KANSOKU_CONTEXT_NEW);
   return free_place;
@@ -244,7 +244,12 @@ void kansoku_known_done(uint32_t stream, uint32_t count) {
   uint32_t before = atomic_load(known);
   while ((int32_t)(count - before) > 0 && !atomic_compare_exchange_weak(known, &before, count)) {
   }
-  atomic_store_explicit((_Atomic uint64_t*)&shown->done_ns, kansoku_now(), memory_order_relaxed);
+  const uint64_t now = kansoku_now();
+  atomic_store_explicit((_Atomic uint64_t*)&shown->done_ns, now, memory_order_relaxed);
+  if ((shown->kind & WIRE_CUDA_LEGACY) != 0)
+    atomic_store_explicit(
+        (_Atomic uint64_t*)&kansoku.shared->contexts[shown->context].default_done_ns, now,
+        memory_order_relaxed);
 }
 
 /* Before it is destroyed: its flags are still there. */
