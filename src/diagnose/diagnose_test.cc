@@ -552,6 +552,8 @@ TEST(Diagnose, ACollectiveOfAPackIsOneWhateverItsName) {
   ASSERT_FALSE(d.findings.empty()) << verdict_text(d);
   EXPECT_EQ(d.findings[0].kind, "hang");
   EXPECT_THAT(d.findings[0].ranks, ElementsAre(3));
+  EXPECT_EQ(d.findings[0].verdict, "missing_rank");
+  EXPECT_THAT(d.findings[0].evidence, Contains(HasSubstr("vendor_exchange"))) << verdict_text(d);
 }
 
 // A call whose end was not seen must not make a standstill of a job that is over.

@@ -287,13 +287,15 @@ void ProfileDiagnosis::find_late_ranks() {
 
 // A rank of which many events are missing behaves unlike its peers for that reason.
 void ProfileDiagnosis::leave_out_unreadable() {
+  std::vector<std::string> notes;
   for (const RankView& view : views_) {
     const double share = view.rank->unreadable_share;
     if (share < kUnreadableShareMin) continue;
     out_.unreadable.push_back(view.rank->rank);
-    std::string note = fmt::format(words::kUnreadable, view.rank->rank, share * 100);
-    (views_.size() == 1 ? out_.missing : out_.notes).push_back(std::move(note));
+    notes.push_back(fmt::format(words::kUnreadable, view.rank->rank, share * 100));
   }
+  auto& to = notes.size() == views_.size() ? out_.missing : out_.notes;
+  to.insert(to.end(), notes.begin(), notes.end());
   std::erase_if(out_.findings, [&](const Finding& one) { return out_.is_unreadable(one.ranks); });
 }
 
@@ -339,7 +341,7 @@ Diagnosis ProfileDiagnosis::run() {
       out_.notes.push_back(
           fmt::format(words::kDeviceIdle, view.rank->rank, (1 - view.gpu_busy) * 100,
                       static_cast<double>(view.pattern.window_ns) / kNsPerMs,
-                      view.rank->steps.empty() ? words::kWindowOfEvents : words::kWindowOfSteps) +
+                      view.rank->is_of_steps ? words::kWindowOfSteps : words::kWindowOfEvents) +
           longest_idle(view));
     }
   }

@@ -254,6 +254,9 @@ TEST(Profile, ARankOfWhichMuchCannotBeReadIsNotNamed) {
   EXPECT_THAT(d.findings, IsEmpty());
   EXPECT_THAT(d.notes, Contains(HasSubstr("rank 2: 16 % of the events of its file")));
   EXPECT_EQ(d.verdict(), Verdict::kNothingFound) << "the others were judged";
+  for (const std::size_t rank : {0, 1, 3})
+    profile.lose(rank, 0.5);
+  EXPECT_EQ(run_profile(profile).verdict(), Verdict::kNotEnoughData) << "nobody was";
 }
 
 TEST(Profile, TracesOfOtherThingsAreNoted) {

@@ -52,7 +52,7 @@ struct MicroBatch {
   std::uint32_t caller{0};
   /// A bit for each of `rows` that asks for an output.
   std::optional<std::uint32_t> outputs{};
-  /// More tokens than sequences: a prompt is read, or drafts of tokens are verified.
+  /// More tokens than sequences, and no drafts of tokens: a prompt is read.
   bool is_prefill{false};
   /// Drafts of speculative decoding, and tokens that it generated: of drafts at least those that
   /// the next micro-batch of the sequence goes on behind.

@@ -225,9 +225,11 @@ TEST(ReadRun, EvaluationsAndFurtherPromptsAreNoDrafts) {
   recording.micro_batch({82, 84}, 2, 1, "0:0 0:1", 3);   // an evaluation begins
   recording.micro_batch({86, 88}, 2, 1, "0:2 0:3");      // a build that does not tell
   recording.micro_batch({90, 98}, 40, 1, "0:8 0:9", 3);  // more tokens than are shown
+  recording.micro_batch({102, 104}, 1, 1, "0:2147483647", 1);
+  recording.micro_batch({106, 108}, 2, 1, "0:1 0:2147483647", 3);  // the last position there is
   EXPECT_THAT(drafts_and_generated(recording.run()),
               ElementsAre(Pair(0, 0), Pair(0, 0), Pair(0, 1), Pair(0, 0), Pair(0, 0), Pair(0, 0),
-                          Pair(0, 0)));
+                          Pair(0, 0), Pair(0, 1), Pair(1, 1)));
 }
 
 TEST(ReadRun, TakesRowsUpToWhatIsNone) {

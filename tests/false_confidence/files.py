@@ -21,9 +21,9 @@ def profiled(name, why, statuses=FINE, findings=(), form="rank-{}.pt.trace.json"
     return of_files(name, group, why, lambda folder: write_all(folder, train(**options), form), statuses=statuses, findings=findings, says=says)
 
 
-def late(*ranks, detail=""):
+def late(*ranks):
     """True of a rank that the others wait for, whatever of it Kansoku sees first."""
-    return tuple(May(kind, ranks, detail) for kind in ("slow_worker", "slow_kernel", "asymmetry", "gpu_starved", "launch_bound"))
+    return tuple(May(kind, ranks) for kind in ("slow_worker", "slow_kernel", "asymmetry", "gpu_starved", "launch_bound"))
 
 
 def alone(*kinds):
@@ -165,8 +165,8 @@ def parts(folder):
         file.write(gzip.compress(data[:5000], mtime=0) + gzip.compress(data[5000:], mtime=0))
 
 
-def hang(*ranks, verdict=""):
-    return (May("hang", ranks, verdict),)
+def hang(*ranks):
+    return (May("hang", ranks),)
 
 
 def dumped(name, why, make, statuses=FINE, findings=(), form="pickle", old=False, says=()):

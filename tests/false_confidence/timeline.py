@@ -17,7 +17,7 @@ XPU = CUDA._replace(runtime="xpu_runtime", launch="urEnqueueKernelLaunchWithArgs
 OWN = CUDA._replace(runtime="privateuse1_runtime", launch="acmeEnqueue", sync="acmeStreamWait", gemm="acme_mm_f16")
 ELEMENTWISE = ("void at::native::vectorized_elementwise_kernel<4, at::native::{}Functor<float>, std::array<char*, 3ul> >"
                "(int, at::native::{}Functor<float>, std::array<char*, 3ul>)")
-US_OF_COPY, COMPUTE, COMMUNICATION = 12.0, 7, 20
+COMPUTE, COMMUNICATION = 7, 20
 
 
 class Rank:

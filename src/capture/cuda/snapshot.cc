@@ -82,7 +82,6 @@ std::optional<std::string> unseen_before(const Snapshot& snapshot) {
     contexts.insert(stream.context);
     if (stream.done_ns < state.awake_ns) continue;
     ++any;
-    if ((stream.kind & WIRE_CUDA_LEGACY) != 0) idle.insert(stream.context);
     if ((stream.kind & (WIRE_CUDA_LEGACY | WIRE_CUDA_PER_THREAD)) == 0) ++made;
   }
   for (const auto& [number, context] : snapshot.contexts)
@@ -101,8 +100,7 @@ std::optional<std::string> unseen_before(const Snapshot& snapshot) {
       "the library awoke {:.1f} s ago, and what was handed over before may still run: {} of {} "
       "streams have finished something since{}",
       seconds, any, std::max<std::uint64_t>(state.streams_live, snapshot.streams.size()),
-      idle.size() < contexts.size() ? ", and the default stream had work whenever it was asked"
-                                    : "");
+      idle.size() < contexts.size() ? ", and the default stream is not known to be done" : "");
 }
 
 std::map<std::uint32_t, ClassTotals> totals_of(const Snapshot& snapshot) {

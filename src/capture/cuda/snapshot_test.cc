@@ -110,6 +110,7 @@ TEST(UnseenBefore, EndsOnceAllStreamsFinishedSomethingSince) {
   EXPECT_TRUE(unseen_before(snapshot)) << "the default stream may have been used before";
   // The default stream is none that the process made, and not among those that are counted.
   snapshot.streams = {stream_at(0, 95'000'000'000, WIRE_CUDA_LEGACY)};
+  snapshot.contexts[0].default_done_ns = 95'000'000'000;
   EXPECT_TRUE(unseen_before(snapshot));
   snapshot.state.streams_live = 0;
   EXPECT_FALSE(unseen_before(snapshot));

@@ -134,6 +134,7 @@ bool ModelSource::add_file(std::int32_t pid, Target& target, const sys::Mapping&
       if (names) {
         target.layout = layout_for(names->version);
         target.names = std::move(names).value();
+        unlinked_since_.erase(pid);
       } else if (names.error().code == Code::kUnavailable && may_still_link(pid)) {
         return false;
       } else {

@@ -634,7 +634,9 @@ static void describe_device(struct wire_cuda_context* shown) {
  * that it was used. The question submits nothing; during a capture it would end the capture. */
 static void ask_default_stream(struct wire_cuda_context* shown) {
   const uint64_t awake_ns = state()->awake_ns;
-  if (awake_ns == 0 || atomic_load((_Atomic uint64_t*)&shown->default_done_ns) >= awake_ns) return;
+  if (awake_ns == 0 || !kansoku_driver.can_time ||
+      atomic_load((_Atomic uint64_t*)&shown->default_done_ns) >= awake_ns)
+    return;
   pthread_mutex_lock(&kansoku_mark_lock);
   const int is_idle = atomic_load(&kansoku.captures) == 0 &&
                       kansoku_driver.stream_query(CU_STREAM_LEGACY) == CUDA_SUCCESS;

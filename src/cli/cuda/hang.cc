@@ -63,13 +63,14 @@ void print_frames(const std::vector<FrameText>& frames) {
   const auto own = std::find_if(frames.begin(), frames.end(), [](const FrameText& frame) {
     return frame.line > 0 && is_own_python_file(frame.file);
   });
+  std::size_t shown = 0;
   for (auto frame = frames.begin(); frame != frames.end(); ++frame) {
     const bool is_marked = frame == own && own != frames.begin();
-    if (static_cast<std::size_t>(frame - frames.begin()) < kFramesShown || is_marked)
-      say(stdout, hang_frame_text(*frame) + (is_marked ? "  <- the program's own code" : ""));
+    if (shown >= kFramesShown && !is_marked) continue;
+    ++shown;
+    say(stdout, hang_frame_text(*frame) + (is_marked ? "  <- the program's own code" : ""));
   }
-  if (frames.size() > kFramesShown)
-    say(stdout, fmt::format("    and {} more", frames.size() - kFramesShown));
+  if (frames.size() > shown) say(stdout, fmt::format("    and {} more", frames.size() - shown));
 }
 
 void print_stuck(const HangLook& look, const Stuck& one) {

@@ -2,7 +2,7 @@
 #include "infer/internal/drafts.h"
 
 #include <algorithm>
-#include <bit>
+#include <limits>
 #include <map>
 #include <utility>
 #include <vector>
@@ -27,7 +27,8 @@ struct Sequence {
 
 std::map<std::int32_t, Part> parts_of(const MicroBatch& batch) {
   std::map<std::int32_t, Part> out;
-  for (std::size_t i = 0; i < batch.rows.size() && i < 32; ++i) {
+  constexpr std::size_t kBits = std::numeric_limits<std::uint32_t>::digits;
+  for (std::size_t i = 0; i < std::min(batch.rows.size(), kBits); ++i) {
     const Row& row = batch.rows[i];
     const bool asks = ((*batch.outputs >> i) & 1U) != 0;
     const auto [part, is_new] = out.try_emplace(row.sequence, Part{row.position, row.position});
@@ -40,7 +41,7 @@ std::map<std::int32_t, Part> parts_of(const MicroBatch& batch) {
 }
 
 bool goes_on(const Sequence& sequence, const Part& part) {
-  return sequence.is_generating && part.first > 0 && part.first <= sequence.last + 1;
+  return sequence.is_generating && part.first > 0 && part.first - 1 <= sequence.last;
 }
 
 }  // namespace

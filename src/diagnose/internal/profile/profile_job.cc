@@ -229,7 +229,8 @@ ProfileJob Reader::read() {
                        return a.begin_ns < b.begin_ns;
                      });
     std::sort(rank.steps.begin(), rank.steps.end());
-    if (rank.steps.size() >= 2) {
+    rank.is_of_steps = rank.steps.size() >= 2;
+    if (rank.is_of_steps) {
       rank.begin_ns = rank.steps.front().first;
       rank.end_ns = std::max_element(rank.steps.begin(), rank.steps.end(), [](auto& a, auto& b) {
                       return a.second < b.second;

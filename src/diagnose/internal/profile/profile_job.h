@@ -34,6 +34,7 @@ struct ProfiledRank {
   std::vector<ProfiledCollective> collectives;               // by begin
   std::vector<std::pair<std::int64_t, std::int64_t>> steps;  // ProfilerStep#N, by begin
   std::int64_t begin_ns{0}, end_ns{0};  // of the steps if there are two, else of all executions
+  bool is_of_steps{false};              // that is so
   std::int64_t seen_begin_ns{0}, seen_end_ns{0};  // of all slices
   std::vector<HostCall> long_calls;               // by begin, outer ones first
   bool has_gpu{false};

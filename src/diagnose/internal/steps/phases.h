@@ -46,7 +46,8 @@ struct StepTimes {
 /// The frames of the stack that was counted most often; empty if none was.
 [[nodiscard]] std::vector<trace::Frame> most_frequent(
     const trace::Trace& trace, const std::map<trace::StackId, std::size_t>& counts);
-/// Names the innermost of `frames` (outermost first) as the place of a finding; nothing if empty.
+/// Names the innermost of `frames` (outermost first) that is the job's own code, else the
+/// innermost, as the place of a finding; nothing if empty.
 void set_place(const trace::Trace& trace, const std::vector<trace::Frame>& frames,
                Finding& finding);
 
