@@ -13,6 +13,7 @@
 #include "gpu/activity/internal/names.h"
 #include "gpu/activity/internal/tracks.h"
 #include "gpu/activity/thresholds.h"
+#include "trace/collective_kernels.h"
 
 namespace kansoku::gpu::activity {
 namespace {
@@ -31,7 +32,8 @@ std::optional<std::int64_t> number_after(std::string_view text, std::string_view
 
 class WorkReader {
  public:
-  explicit WorkReader(const trace::Trace& trace) : trace_(trace), args_(trace) {}
+  explicit WorkReader(const trace::Trace& trace)
+      : trace_(trace), collective_kernels_(trace), args_(trace) {}
   DeviceWork read();
 
  private:
@@ -84,6 +86,7 @@ class WorkReader {
   [[nodiscard]] const trace::Track* track_of(std::uint32_t slice) const;
 
   const trace::Trace& trace_;
+  trace::CollectiveKernels collective_kernels_;
   ArgReader args_;
   DeviceWork out_;
   std::map<std::pair<trace::StringId, trace::StringId>, Classes> classes_;
@@ -100,8 +103,10 @@ const WorkReader::Classes& WorkReader::classes_of(std::uint32_t slice) {
   const auto [known, is_new] = classes_.try_emplace(key);
   if (is_new) {
     const std::string_view category = args_.string(key.first);
-    known->second = {op_class_of(category, args_.string(key.second)), is_cuda_category(category),
+    known->second = {op_class_of(category), is_cuda_category(category),
                      is_foreign_category(category)};
+    if (known->second.op == OpClass::kKernel && collective_kernels_.contains(slice))
+      known->second.op = OpClass::kCollective;
   }
   return known->second;
 }

@@ -140,6 +140,7 @@ class ChromeImporter final : public EventScanner::Sink {
   std::map<std::uint32_t, TrackId> process_tracks_;
   std::map<ThreadKey, TrackId> tracks_;
   std::string last_pid_, last_tid_;
+  std::string clean_;  // the last event that was not UTF-8
   TrackId last_track_{kNoTrack};
   std::map<std::pair<TrackId, StringId>, TrackId> counter_tracks_;
   std::map<TrackId, std::vector<OpenSlice>> open_;
@@ -169,6 +170,12 @@ Result<void> ChromeImporter::check_limits(std::uint64_t offset) const {
 
 Result<bool> ChromeImporter::on_event(std::string_view text, std::uint64_t offset) {
   TRY_VOID(check_limits(offset));
+  const bool is_utf8 = simdjson::validate_utf8(text.data(), text.size());
+  if (!is_utf8) {
+    const std::size_t size = text.size();
+    clean_ = as_ascii(text).append(EventScanner::kPadding, ' ');
+    text = std::string_view(clean_).substr(0, size);
+  }
   ondemand::document document;
   ondemand::object object;
   const simdjson::padded_string_view padded(text.data(), text.size(),
@@ -185,10 +192,15 @@ Result<bool> ChromeImporter::on_event(std::string_view text, std::uint64_t offse
   // An odd event, or no JSON at all.
   if (!is_read && !Json::parse(text)) return false;
   ++file.event_count;
+  const std::uint64_t unreadable = unreadable_;
   if (is_read) {
     take(event_);
   } else {
     count(import_bad_events);
+  }
+  if (!is_utf8 && unreadable_ == unreadable) {
+    count(import_bad_events);
+    unreadable_ = unreadable;  // it was read
   }
   return true;
 }

@@ -323,8 +323,8 @@ TEST(Chrome, WhatHasNoUsableTimeIsCounted) {
 }
 
 TEST(Chrome, AnEventThatIsNoJsonIsLeftOutAndCounted) {
-  for (const char* bad : {R"({"ph":"X" "ts":1})", "[1]", "7", "{\"name\":\"\xff\"}",
-                          "{\"a\":\"\xc0\xaf\"}", R"({"ts":1.2.3})", R"({"name":"a\c"})"}) {
+  for (const char* bad :
+       {R"({"ph":"X" "ts":1})", "[1]", "7", R"({"ts":1.2.3})", R"({"name":"a\c"})"}) {
     constexpr std::string_view kGood = R"({"ph":"X","name":"a","pid":1,"tid":1,"ts":1,"dur":2})";
     Trace trace;
     ASSERT_TRUE(import(fmt::format("[{},{},{}]", kGood, bad, kGood), trace).has_value()) << bad;
@@ -335,6 +335,20 @@ TEST(Chrome, AnEventThatIsNoJsonIsLeftOutAndCounted) {
     ASSERT_FALSE(alone.has_value()) << bad;
     EXPECT_EQ(alone.error().code, Code::kCorrupt);
     EXPECT_THAT(alone.error().what, HasSubstr("the first begins at offset 1")) << bad;
+  }
+}
+
+TEST(Chrome, AnEventThatIsNotUtf8IsReadWithoutItsOddBytes) {
+  for (const auto& [name, read] : {std::pair("s\xff", "s?"), std::pair("\xc0\xafs", "??s")}) {
+    Trace trace;
+    const auto text = fmt::format(
+        R"([{{"ph":"X","name":"{}","pid":1,"tid":1,"ts":1,"dur":2,"args":{{"a":"ok"}}}}])", name);
+    ASSERT_TRUE(import(text, trace).has_value());
+    ASSERT_EQ(trace.slices.size(), 1U);
+    EXPECT_EQ(trace.str(trace.slices.name[0]), read);
+    EXPECT_EQ(trace.slices.duration_ns[0], 2000);
+    EXPECT_EQ(loss(trace, import_bad_events), 1U);
+    EXPECT_EQ(trace.processes.front().unreadable_share, 0);
   }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trace/import/format.h"
 
+#include <algorithm>
 #include <string_view>
 
 #include "trace/import/internal/inflate_stream.h"
@@ -22,6 +23,13 @@ bool is_dump(std::string_view text) {
 }
 
 }  // namespace
+
+std::string as_ascii(std::string_view text) {
+  std::string out(text);
+  std::replace_if(
+      out.begin(), out.end(), [](char c) { return static_cast<unsigned char>(c) >= 0x80; }, '?');
+  return out;
+}
 
 ByteSpan without_byte_order_mark(ByteSpan untrusted) {
   constexpr std::string_view kMark = "\xef\xbb\xbf";

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "common/bytes.h"
 #include "common/result.h"
@@ -17,6 +18,9 @@ enum class Format : std::uint8_t {
   kFlightRecorder,  // flight_recorder.h, a pickle or JSON
   kNsight,          // nsight.h
 };
+
+/// `text` with a question mark for each byte beyond ASCII: for texts that are not UTF-8.
+[[nodiscard]] std::string as_ascii(std::string_view text);
 
 /// Without the mark that some editors put before UTF-8.
 [[nodiscard]] ByteSpan without_byte_order_mark(ByteSpan untrusted);

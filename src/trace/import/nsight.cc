@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "trace/import/format.h"
 #include "trace/import/internal/free_ids.h"
 #include "trace/import/internal/sqlite_image.h"
 
@@ -248,10 +249,7 @@ std::string_view NsightImporter::cut(std::string_view text) {
   }
   if (simdjson::validate_utf8(text.data(), text.size())) return text;
   count(import_bad_texts);
-  clean_ = text;
-  std::replace_if(
-      clean_.begin(), clean_.end(), [](char c) { return static_cast<unsigned char>(c) >= 0x80; },
-      '?');
+  clean_ = as_ascii(text);
   return clean_;
 }
 

@@ -13,6 +13,7 @@
 
 #include "diagnose/internal/steps/job.h"
 #include "diagnose/internal/words.h"
+#include "trace/collective_kernels.h"
 
 namespace kansoku::diagnose {
 namespace {
@@ -52,12 +53,6 @@ bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-/// ncclKernel_AllReduce_RING_LL..., ncclDevKernel_AllReduce_..., nccl:all_reduce, gloo:all_reduce.
-bool is_collective_kernel(std::string_view name) {
-  return name.starts_with("ncclKernel") || name.starts_with("ncclDevKernel") ||
-         name.starts_with("rcclKernel") || name.starts_with("void ncclKernel");
-}
-
 bool is_input(std::string_view name) {
   return name.starts_with("enumerate(DataLoader)") || name.starts_with("DataLoader") ||
          contains(name, "DataLoaderIter.__next__") || contains(name, "DataLoaderIter: __next__") ||
@@ -81,7 +76,8 @@ std::string collective_name(std::string_view name) {
 
 class Reader {
  public:
-  Reader(const trace::Trace& trace, std::optional<std::int32_t> pid) : trace_(trace), pid_(pid) {}
+  Reader(const trace::Trace& trace, std::optional<std::int32_t> pid)
+      : trace_(trace), collective_kernels_(trace), pid_(pid) {}
   ProfileJob read();
 
  private:
@@ -93,13 +89,14 @@ class Reader {
     std::uint32_t collective{0};  // equal over ranks; 0: none
   };
   std::uint32_t function_of(const std::string& name);
-  const NameInfo& info_of(trace::StringId category, trace::StringId name);
+  const NameInfo& info_of(std::size_t slice);
   [[nodiscard]] float use_of(std::size_t slice) const;
   void take(std::size_t slice, ProfiledRank& rank);
   void note_span(std::size_t slice, std::int64_t begin_ns, std::int64_t end_ns,
                  const NameInfo& info, ProfiledRank& rank);
 
   const trace::Trace& trace_;
+  trace::CollectiveKernels collective_kernels_;
   std::optional<std::int32_t> pid_;
   ProfileJob out_;
   std::unordered_map<std::string, std::uint32_t> functions_;
@@ -115,7 +112,8 @@ std::uint32_t Reader::function_of(const std::string& name) {
   return known->second;
 }
 
-const Reader::NameInfo& Reader::info_of(trace::StringId category, trace::StringId name) {
+const Reader::NameInfo& Reader::info_of(std::size_t slice) {
+  const trace::StringId category = trace_.slices.category[slice], name = trace_.slices.name[slice];
   const std::uint64_t key = (std::uint64_t{category.raw} << 32) | name.raw;
   const auto [known, is_new] = infos_.try_emplace(key);
   if (!is_new) return known->second;
@@ -125,10 +123,12 @@ const Reader::NameInfo& Reader::info_of(trace::StringId category, trace::StringI
     info.role = Role::kStep;
   } else if (const auto activity = activity_of(trace_.str(category), text)) {
     info.role = Role::kExecution;
-    info.activity = *activity;
+    const bool is_kernel = *activity == Activity::kGpuCompute;
+    info.activity =
+        is_kernel && collective_kernels_.contains(slice) ? Activity::kCollective : *activity;
     info.is_gpu = is_of_device(trace_.str(category));
     info.function = function_of(std::string(text));
-    if (*activity == Activity::kCollective)
+    if (info.activity == Activity::kCollective)
       info.collective = function_of(collective_name(text)) + 1;
   }
   return infos_[key] = info;
@@ -164,7 +164,7 @@ void Reader::note_span(std::size_t slice, std::int64_t begin_ns, std::int64_t en
 }
 
 void Reader::take(std::size_t slice, ProfiledRank& rank) {
-  const NameInfo& info = info_of(trace_.slices.category[slice], trace_.slices.name[slice]);
+  const NameInfo& info = info_of(slice);
   const auto time = slice_time(trace_.slices, slice);
   if (!time) return;
   const auto [begin_ns, end_ns] = *time;
@@ -260,8 +260,6 @@ std::optional<Activity> activity_of(std::string_view category, std::string_view 
     return Activity::kCollective;
   for (const CategoryRow& row : kProfileCategories) {
     if (row.name != category) continue;
-    if (row.activity == Activity::kGpuCompute && is_collective_kernel(name))
-      return Activity::kCollective;
     // Frames that the profiler puts around a whole phase are no operators.
     if (!row.is_gpu && (name.starts_with("Optimizer.") || name.starts_with("## "))) return {};
     return row.activity;

@@ -13,7 +13,8 @@
 namespace kansoku::diagnose {
 
 /// Activity of a slice of a profiler's trace; nothing for frames around others (annotations, whole
-/// steps). Categories as PyTorch's profilers of 1.8 and later write them, in either case.
+/// steps). Categories as PyTorch's profilers of 1.8 and later write them, in either case. Kernels
+/// that are collectives: trace/collective_kernels.h.
 [[nodiscard]] std::optional<Activity> activity_of(std::string_view category, std::string_view name);
 
 /// A collective as one rank took part in it.

@@ -102,14 +102,9 @@ std::string_view op_class_name(OpClass what) {
   return kNames[static_cast<std::size_t>(what)];
 }
 
-std::optional<OpClass> op_class_of(std::string_view category, std::string_view name) {
+std::optional<OpClass> op_class_of(std::string_view category) {
   for (const CategoryClass& row : kOpCategories) {
-    if (row.category != category) continue;
-    // ncclKernel_AllReduce_RING_LL_..., ncclDevKernel_..., rcclKernel...
-    const bool is_collective =
-        row.what == OpClass::kKernel &&
-        (has(name, "ncclKernel") || has(name, "ncclDevKernel") || has(name, "rcclKernel"));
-    return is_collective ? OpClass::kCollective : row.what;
+    if (row.category == category) return row.what;
   }
   return std::nullopt;
 }
@@ -130,8 +125,8 @@ bool is_foreign_category(std::string_view category) {
                                                      "ac2g",
                                                      "fwdbwd",
                                                      "external_correlation"};
-  return !op_class_of(category, "") && !is_cuda_category(category) &&
-         !is_operator_category(category) && !is_own_category(category) &&
+  return !op_class_of(category) && !is_cuda_category(category) && !is_operator_category(category) &&
+         !is_own_category(category) &&
          std::find(kOthers.begin(), kOthers.end(), category) == kOthers.end();
 }
 

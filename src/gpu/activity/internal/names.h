@@ -9,8 +9,9 @@
 
 namespace kansoku::gpu::activity {
 
-/// The class of a device operation by its slice's category and name; nothing for other slices.
-[[nodiscard]] std::optional<OpClass> op_class_of(std::string_view category, std::string_view name);
+/// The class of a device operation by its slice's category; nothing for other slices. Kernels that
+/// are collectives: trace/collective_kernels.h.
+[[nodiscard]] std::optional<OpClass> op_class_of(std::string_view category);
 
 /// True if a category holds calls of CUDA on host threads.
 [[nodiscard]] bool is_cuda_category(std::string_view category);
