@@ -62,6 +62,9 @@ void add_to_job(const DeviceFinding& found, Diagnosis& job) {
     if (!host.is_of_device() && verdict::explains(claim_of(host), claim_of(device), count)) {
       host.evidence.push_back(fmt::format(words::kSeenOnDevice, device.kind, device.detail,
                                           device.share * 100, found.verdict));
+      // Peers that wait for the host's rank say nothing of it.
+      if (host.ranks == device.ranks)
+        host.evidence.insert(host.evidence.end(), found.evidence.begin(), found.evidence.end());
       return;
     }
     if (is_effect(host)) take_over(host, job, device);

@@ -86,8 +86,11 @@ TEST(DeviceFindingsTest, TheDeviceWaitsForASlowHost) {
   add_device_findings(
       {}, {.findings = {device_finding("gpu_starved", "function", {2}, 0.2)}, .pids = {}}, job);
   ASSERT_THAT(kinds_of(job), ElementsAre("slow_forward"));
-  EXPECT_THAT(job.findings[0].evidence.back(),
+  const std::vector<std::string>& evidence = job.findings[0].evidence;
+  ASSERT_GE(evidence.size(), 2U);
+  EXPECT_THAT(evidence[evidence.size() - 2],
               HasSubstr("the devices show it as gpu_starved (function), 20 %: a sentence"));
+  EXPECT_EQ(evidence.back(), "a figure") << "which names the function";
 }
 
 TEST(DeviceFindingsTest, AnotherRankIsAnotherFinding) {

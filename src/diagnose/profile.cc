@@ -2,6 +2,7 @@
 #include "diagnose/profile.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -265,9 +266,20 @@ void ProfileDiagnosis::find_late_ranks() {
   const bool is_clear = late.support >= kConfidenceMin && late.cost_ms >= kExcessMinMs &&
                         late.cost_share >= kExcessShareMin;
   if (!is_clear) return;
+  if (late.ranks.size() > 1 && 2 * late.ranks.size() > views_.size()) {
+    std::vector<std::int32_t> early;
+    for (const RankView& view : views_) {
+      const std::int32_t rank = view.rank->rank;
+      if (std::find(late.ranks.begin(), late.ranks.end(), rank) == late.ranks.end())
+        early.push_back(rank);
+    }
+    out_.notes.push_back(
+        fmt::format(words::kEarlyRanks, fmt::join(early, ", "), late.peers_wait_ms));
+    return;
+  }
   Finding finding;
   finding.kind = views_.size() == 2 ? "asymmetry" : "slow_worker";
-  finding.ranks = {late.rank};
+  finding.ranks = late.ranks;
   finding.cost_ms_per_step = late.cost_ms;
   finding.share = late.cost_share;
   finding.confidence = finding.rank_confidence = late.support;

@@ -347,6 +347,8 @@ inline constexpr char kResourceUse[] = "mean use of its resource {:.3g}, peers {
 inline constexpr char kLastToArrive[] =
     "last to arrive in {:.0f} % of {} collectives; it waits {:.2f} ms a step there, its peers "
     "{:.2f} ms";
+inline constexpr char kEarlyRanks[] =
+    "rank {} waits {:.2f} ms a step in collectives for all others: it comes early";
 inline constexpr char kClocksAligned[] =
     "clocks aligned by the ends of collectives, residual {:.3f} ms";
 inline constexpr char kDeviceIdle[] =

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -102,8 +103,64 @@ double time_waiting(const Matched& matched, const std::vector<std::int64_t>& las
          kNsPerMs;
 }
 
-std::size_t least(const std::vector<double>& values) {
-  return static_cast<std::size_t>(std::min_element(values.begin(), values.end()) - values.begin());
+/// Ranks that wait least: equally late ones wait for each other a little, the others for them.
+std::vector<bool> least_waiting(const std::vector<double>& waits) {
+  const auto [least, most] = std::minmax_element(waits.begin(), waits.end());
+  std::vector<bool> out;
+  for (const double wait : waits)
+    out.push_back(wait <= *least + kLateAlikeShareMax * (*most - *least));
+  return out;
+}
+
+/// True if each of these ranks waits less than any other.
+bool are_apart(const std::vector<bool>& late, const std::vector<double>& waits) {
+  double most_of_late = 0, least_of_others = std::numeric_limits<double>::infinity();
+  for (std::size_t r = 0; r < waits.size(); ++r) {
+    if (late[r])
+      most_of_late = std::max(most_of_late, waits[r]);
+    else
+      least_of_others = std::min(least_of_others, waits[r]);
+  }
+  return most_of_late < least_of_others;
+}
+
+/// Waits of all ranks in each collective: [collective][rank] in milliseconds.
+struct Waits {
+  std::vector<std::vector<double>> ms;
+  std::vector<double> sums;            // by rank; those that computation hides as well
+  std::vector<std::size_t> last_rank;  // by collective
+  std::vector<std::int64_t> last_ns;
+};
+
+Waits waits_of(const Matched& matched, std::size_t rank_count) {
+  Waits out;
+  out.sums.assign(rank_count, 0);
+  for (const auto& begins : matched.begin_ns) {
+    const auto last = std::max_element(begins.begin(), begins.end());
+    out.last_rank.push_back(static_cast<std::size_t>(last - begins.begin()));
+    out.last_ns.push_back(*last);
+    auto& row = out.ms.emplace_back();
+    for (std::size_t r = 0; r < rank_count; ++r) {
+      row.push_back(static_cast<double>(*last - begins[r]) / kNsPerMs);
+      out.sums[r] += row[r];
+    }
+  }
+  return out;
+}
+
+double support_of(const std::vector<bool>& late, const Waits& waits, std::uint64_t seed) {
+  Rng rng(seed, 0x6c);
+  std::uint32_t agree = 0;
+  for (std::uint32_t i = 0; i < kLateResamples; ++i) {
+    std::vector<double> sums(late.size(), 0);
+    for (std::size_t n = 0; n < waits.ms.size(); ++n) {
+      const auto& row = waits.ms[rng.below(waits.ms.size())];
+      for (std::size_t r = 0; r < late.size(); ++r)
+        sums[r] += row[r];
+    }
+    agree += are_apart(late, sums) ? 1 : 0;
+  }
+  return static_cast<double>(agree) / kLateResamples;
 }
 
 }  // namespace
@@ -122,44 +179,26 @@ LateRanks measure_late_ranks(std::span<const ProfiledRank> ranks, std::uint64_t 
   }
   out.matched_count = count;
   out.residual_ms = align(matched, ranks.size()) / kNsPerMs;
-  std::vector<std::vector<double>> waits(count, std::vector<double>(ranks.size()));
-  std::vector<std::size_t> last_counts(ranks.size(), 0);
-  std::vector<double> all_waits(ranks.size(), 0);  // those that computation hides as well
-  std::vector<std::int64_t> lasts_ns;
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto& begins = matched.begin_ns[i];
-    const auto last = std::max_element(begins.begin(), begins.end());
-    ++last_counts[static_cast<std::size_t>(last - begins.begin())];
-    lasts_ns.push_back(*last);
-    for (std::size_t r = 0; r < ranks.size(); ++r) {
-      waits[i][r] = static_cast<double>(*last - begins[r]) / kNsPerMs;
-      all_waits[r] += waits[i][r];
-    }
+  const Waits waits = waits_of(matched, ranks.size());
+  const std::vector<bool> late = least_waiting(waits.sums);
+  out.support = support_of(late, waits, seed);
+  std::size_t last_count = 0;
+  for (const std::size_t r : waits.last_rank)
+    last_count += late[r] ? 1 : 0;
+  out.last_share = static_cast<double>(last_count) / static_cast<double>(count);
+  double steps = 1, window_ms = 0;
+  std::vector<double> own_ms, others_ms;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    (late[r] ? own_ms : others_ms).push_back(time_waiting(matched, waits.last_ns, ranks[r], r));
+    if (!late[r]) continue;
+    out.ranks.push_back(ranks[r].rank);
+    steps = std::max(steps, static_cast<double>(ranks[r].steps.size()));
+    window_ms =
+        std::max(window_ms, static_cast<double>(ranks[r].end_ns - ranks[r].begin_ns) / kNsPerMs);
   }
-  const std::size_t culprit = least(all_waits);
-  Rng rng(seed, 0x6c);
-  std::uint32_t agree = 0;
-  for (std::uint32_t i = 0; i < kLateResamples; ++i) {
-    std::vector<double> sums(ranks.size(), 0);
-    for (std::size_t n = 0; n < count; ++n) {
-      const auto& row = waits[rng.below(count)];
-      for (std::size_t r = 0; r < ranks.size(); ++r)
-        sums[r] += row[r];
-    }
-    agree += least(sums) == culprit ? 1 : 0;
-  }
-  out.support = static_cast<double>(agree) / kLateResamples;
-  out.rank = ranks[culprit].rank;
-  out.last_share = static_cast<double>(last_counts[culprit]) / static_cast<double>(count);
-  const auto steps = static_cast<double>(std::max<std::size_t>(ranks[culprit].steps.size(), 1));
-  double others = 0;
-  for (std::size_t r = 0; r < ranks.size(); ++r)
-    others += r == culprit ? 0 : time_waiting(matched, lasts_ns, ranks[r], r);
-  out.own_wait_ms = time_waiting(matched, lasts_ns, ranks[culprit], culprit) / steps;
-  out.peers_wait_ms = others / static_cast<double>(ranks.size() - 1) / steps;
+  out.own_wait_ms = stats::mean(own_ms) / steps;
+  out.peers_wait_ms = others_ms.empty() ? out.own_wait_ms : stats::mean(others_ms) / steps;
   out.cost_ms = out.peers_wait_ms - out.own_wait_ms;
-  const double window_ms =
-      static_cast<double>(ranks[culprit].end_ns - ranks[culprit].begin_ns) / kNsPerMs;
   out.cost_share = window_ms > 0 ? out.cost_ms * steps / window_ms : 0;
   return out;
 }

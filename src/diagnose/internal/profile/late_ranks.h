@@ -11,14 +11,14 @@
 
 namespace kansoku::diagnose {
 
-/// Rank that the others wait for in their collectives.
+/// Ranks that the others wait for in their collectives.
 struct LateRanks {
-  std::size_t matched_count{0};  // collectives that all ranks took part in
-  std::int32_t rank{0};          // the one that waits least
-  double support{0};             // share of bootstrap samples of the collectives that name it
-  double last_share{0};          // share of collectives in which it arrived last
-  double own_wait_ms{0}, peers_wait_ms{0};  // a step; peers: mean of the others
-  double cost_ms{0};                        // a step: the others' waiting above its own
+  std::size_t matched_count{0};     // collectives that all ranks took part in
+  std::vector<std::int32_t> ranks;  // the one that waits least, and those that wait hardly more
+  double support{0};     // share of bootstrap samples of the collectives in which they wait least
+  double last_share{0};  // share of collectives in which one of them arrived last
+  double own_wait_ms{0}, peers_wait_ms{0};  // a step: mean of these, mean of the others
+  double cost_ms{0};                        // a step: the others' waiting above their own
   double cost_share{0};                     // of the step
   double residual_ms{0};                    // of the alignment of clocks: 1.4826 MAD
   std::vector<std::string> notes;

@@ -14,6 +14,7 @@ namespace kansoku::diagnose {
 namespace {
 
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -61,7 +62,7 @@ TEST(LateRanks, TheLateOneIsNamedWhateverTheClocksSay) {
     }
     const LateRanks late = measure_late_ranks(ranks_of(c), 1);
     EXPECT_EQ(late.matched_count, 40U);
-    EXPECT_EQ(late.rank, 12);
+    EXPECT_THAT(late.ranks, ElementsAre(12));
     EXPECT_EQ(late.support, 1.0);
     EXPECT_EQ(late.last_share, 1.0);
     EXPECT_DOUBLE_EQ(late.own_wait_ms, 0);
@@ -71,6 +72,21 @@ TEST(LateRanks, TheLateOneIsNamedWhateverTheClocksSay) {
     EXPECT_NEAR(late.residual_ms, 0, 1e-9);
     EXPECT_THAT(late.notes, IsEmpty());
   }
+}
+
+// Two ranks with equally more work take turns at being last, by 0.1 of 5 ms.
+TEST(LateRanks, EquallyLateOnesAreNamedTogether) {
+  Case c;
+  c.rank_count = 6;
+  c.late_ns = [](std::size_t rank, std::size_t n) {
+    return rank < 4 ? 0 : 5 * kLateMs + (n % 2 == rank % 2 ? kLateMs / 10 : 0);
+  };
+  const LateRanks late = measure_late_ranks(ranks_of(c), 1);
+  EXPECT_THAT(late.ranks, ElementsAre(14, 15));
+  EXPECT_EQ(late.support, 1.0);
+  EXPECT_EQ(late.last_share, 1.0);
+  EXPECT_NEAR(late.own_wait_ms, 0.2, 1e-5);
+  EXPECT_NEAR(late.peers_wait_ms, 20.4, 1e-5);
 }
 
 // Every rank is the late one now and then: whoever leads, the steps drawn anew name others.
@@ -107,7 +123,7 @@ TEST(LateRanks, UnequalNumbersAreLeftOut) {
   ranks[1].collectives.pop_back();
   const LateRanks late = measure_late_ranks(ranks, 1);
   EXPECT_EQ(late.matched_count, 40U);
-  EXPECT_EQ(late.rank, 12);
+  EXPECT_THAT(late.ranks, ElementsAre(12));
   EXPECT_THAT(late.notes,
               Contains(HasSubstr("1 collectives do not count: the ranks have different numbers")));
 }
@@ -134,12 +150,12 @@ TEST(LateRanks, ADelayThatComputationHidesCostsNothing) {
                                        .end_ns = one.begin_ns + 4 * kLateMs,
                                        .activity = Activity::kGpuCompute});
   const LateRanks late = measure_late_ranks(ranks, 1);
-  EXPECT_EQ(late.rank, 12);
+  EXPECT_THAT(late.ranks, ElementsAre(12));
   EXPECT_NEAR(late.cost_ms, 4, 1e-5);
   // One that computes through all of its waits was late nowhere.
   ranks[0].executions = {
       {.begin_ns = 0, .end_ns = ranks[0].end_ns, .activity = Activity::kGpuCompute}};
-  EXPECT_EQ(measure_late_ranks(ranks, 1).rank, 12);
+  EXPECT_THAT(measure_late_ranks(ranks, 1).ranks, ElementsAre(12));
 }
 
 }  // namespace
