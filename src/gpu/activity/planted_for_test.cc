@@ -27,7 +27,7 @@ class Loop {
   void step(int index);
   void begin_of_step();
   void kernels_of_step();
-  void launch(std::string name, double us, double call_us);
+  void launch(std::string name, double us, double call_us, const char* dims = nullptr);
   void copy();
   void wait();
   void allocate();
@@ -46,8 +46,11 @@ class Loop {
   bool is_dead_{false};
 };
 
-void Loop::launch(std::string name, double us, double call_us) {
+void Loop::launch(std::string name, double us, double call_us, const char* dims) {
   const double begin_us = std::max(device_us_, host_us_ + plan_.begin_us);
+  if (dims != nullptr)
+    out_.host(pid_, pid_, "cpu_op", "aten::mm", {host_us_, host_us_ + call_us},
+              {{"Input Dims", dims}});
   out_.kernel(pid_, 7, name, {host_us_, host_us_ + call_us}, {begin_us, begin_us + us},
               {{"grid", "16,1,1"}, {"block", "128,1,1"}});
   host_us_ += call_us;
@@ -120,13 +123,19 @@ void Loop::begin_of_step() {
 }
 
 void Loop::kernels_of_step() {
+  const bool is_slow_rank = rank_ == plan_.slow_rank || rank_ == plan_.other_slow_rank;
+  const bool has_own = is_slow_rank && plan_.slow_tiny_launch_us > 0;
   for (int i = 0; i < plan_.tiny_kernels; ++i)
-    launch("tiny", plan_.tiny_us, plan_.tiny_launch_us);
-  for (int i = 0; i < plan_.kernels; ++i) {
-    const bool is_slow =
-        rank_ == plan_.slow_rank && (plan_.slow_kernel < 0 || i % 4 == plan_.slow_kernel);
+    launch("tiny", plan_.tiny_us, has_own ? plan_.slow_tiny_launch_us : plan_.tiny_launch_us);
+  for (int i = 0; i < plan_.kernels + (is_slow_rank ? plan_.more_kernels : 0); ++i) {
+    const bool is_slow = is_slow_rank && (plan_.slow_kernel < 0 || i % 4 == plan_.slow_kernel);
+    const bool is_larger = plan_.two_sizes && i % 8 == 0;
+    const char* const dims = !plan_.does_more               ? nullptr
+                             : is_slow_rank && (i % 4 != 3) ? "[[96, 64], [64, 64]]"
+                                                            : "[[64, 64], [64, 64]]";
     launch(fmt::format("kernel_{}", i % 4),
-           noisy(plan_.kernel_us) * (is_slow ? plan_.slow_ratio : 1), plan_.launch_us);
+           noisy(plan_.kernel_us) * (is_slow ? plan_.slow_ratio : 1) * (is_larger ? 3 : 1),
+           plan_.launch_us, dims);
     if (plan_.copy_us > 0 && plan_.copies_beside && i == plan_.kernels / 4) copy();
     const auto is_turn = [&](int count) {
       return count > 0 && (i + 1) % std::max(1, plan_.kernels / count) == 0 &&

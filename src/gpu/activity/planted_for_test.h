@@ -22,13 +22,17 @@ struct Plan {
   double launch_us{5};      // the launch call
   double begin_us{6};       // from the call to the earliest begin
 
-  int slow_rank{-1};
+  int slow_rank{-1}, other_slow_rank{-1};
   double slow_ratio{1};       // its kernels' times
   bool names_devices{false};  // each rank's device has another name
   int slow_kernel{-1};        // only this one of four kernels is slow on the slow rank
+  bool does_more{false};  // operators say that it is so by more work, but for one kernel of four
+  bool two_sizes{false};  // one kernel does every second time three times the work
+  int more_kernels{0};    // of the slow rank
 
   int tiny_kernels{0};  // launched after the wait, before the others
   double tiny_us{3}, tiny_launch_us{8};
+  double slow_tiny_launch_us{0};  // on the slow rank, unless 0
 
   double copy_us{0};          // a copy at the begin of a step
   bool copies_beside{false};  // pinned, in another stream, in the middle of the kernels

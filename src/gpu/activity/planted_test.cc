@@ -13,7 +13,9 @@
 namespace kansoku::gpu::activity {
 namespace {
 
+using testing::Contains;
 using testing::ElementsAre;
+using testing::Field;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
@@ -95,6 +97,64 @@ TEST(PlantedTest, OneKernelThatIsSlowOnOneRank) {
   plan.ranks = 2;  // nobody can tell which of two is slow
   plan.slow_rank = 1;
   expect_nothing(plan);
+}
+
+TEST(PlantedTest, SlowRanksAreToldTogether) {
+  Plan plan = plans()[1];
+  plan.ranks = 5;
+  plan.slow_rank = 2;
+  plan.other_slow_rank = 4;
+  plan.slow_ratio = 1.2;
+  expect_first(plan, "slow_kernel", "clocked_lower", 0.2 / 1.2);
+  const WorkReport report = planted(plan);
+  ASSERT_EQ(report.findings.size(), 1U);
+  EXPECT_THAT(report.findings[0].ranks, ElementsAre(2, 4));
+}
+
+// One kernel's name stands for two sizes, of which one rank has more: none of its calls is slow.
+TEST(PlantedTest, ANameWithTwoSizesIsNoSlowKernel) {
+  for (Plan plan : plans()) {
+    plan.kernels = 48;
+    plan.ranks = 4;
+    plan.two_sizes = true;
+    plan.slow_rank = 1;
+    plan.more_kernels = 1;
+    expect_nothing(plan);
+    plan.more_kernels = 0;
+    plan.slow_ratio = 1.3;
+    expect_first(plan, "slow_kernel", "clocked_lower", 0.3 / 1.3);
+  }
+}
+
+TEST(PlantedTest, MoreWorkIsNoSlowKernel) {
+  Plan plan = plans()[1];
+  plan.ranks = 4;
+  plan.slow_rank = 3;
+  plan.slow_ratio = 1.5;
+  expect_first(plan, "slow_kernel", "clocked_lower", 1 / 3.0);
+  plan.does_more = true;
+  plan.slow_kernel = 0;  // by the size that the operators name
+  expect_nothing(plan);
+  const WorkReport report = planted(plan);
+  ASSERT_EQ(report.device_notes.size(), 1U);
+  EXPECT_THAT(report.device_notes[0].text,
+              HasSubstr("rank 3 (78 %): so much of the kernels' time is in kernels or sizes"));
+  plan.slow_kernel = 3;  // the one that all ranks run
+  EXPECT_THAT(planted(plan).findings, Contains(Field(&Finding::detail, "kernel_3")));
+}
+
+TEST(PlantedTest, ARankThatLosesMuchHasAFindingOfItsOwn) {
+  Plan plan = plans()[0];
+  plan.ranks = 4;
+  plan.tiny_kernels = 60;
+  plan.slow_rank = 2;
+  plan.slow_tiny_launch_us = 160;
+  const WorkReport report = planted(plan);
+  ASSERT_EQ(report.findings.size(), 2U) << text_of(report);
+  EXPECT_THAT(report.findings[0].ranks, ElementsAre(2));
+  EXPECT_GT(report.findings[0].share.value_or(0), 0.5);
+  EXPECT_THAT(report.findings[1].ranks, ElementsAre(0, 1, 3));
+  EXPECT_LT(report.findings[1].share.value_or(1), 0.2);
 }
 
 TEST(PlantedTest, ALaunchBoundLoop) {

@@ -34,36 +34,58 @@ void sort_unique(std::vector<std::int32_t>& numbers) {
   numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
 }
 
-/// One finding of a kind and detail in a job, however many of its devices show it; the greatest
-/// share counts.
+/// Findings of a kind and detail in a job: one of the devices that lose alike, however many. A
+/// device that loses much has a finding of its own beside peers that lose little.
 class Grouped {
  public:
   explicit Grouped(const Options& options) : options_(options) {}
 
   void add(std::string_view kind, std::string_view detail, const DeviceFigures& device,
            double share, std::string evidence) {
-    Finding& finding =
-        found_[{std::string(kind), std::string(detail), job_of(options_, device.pid, device.rank)}];
-    finding.kind = kind;
-    finding.detail = detail;
-    if (device.rank != trace::kNoRank) finding.ranks.push_back(device.rank);
-    finding.pids.push_back(device.pid);
-    finding.share = std::max(finding.share.value_or(0), share);
-    finding.evidence.push_back(std::move(evidence));
+    const std::int64_t job = job_of(options_, device.pid, device.rank);
+    found_[{std::string(kind), std::string(detail), job}].push_back(
+        {device.pid, device.rank, share, std::move(evidence)});
   }
   std::vector<Finding> take() {
     std::vector<Finding> out;
-    for (auto& [key, finding] : found_) {
-      sort_unique(finding.ranks);
-      sort_unique(finding.pids);
-      out.push_back(std::move(finding));
-    }
+    for (auto& [key, losses] : found_)
+      take_group(std::get<0>(key), std::get<1>(key), std::move(losses), out);
     return out;
   }
 
  private:
+  struct Loss {
+    std::int32_t pid, rank;
+    double share;
+    std::string evidence;
+  };
+  static void take_group(const std::string& kind, const std::string& detail,
+                         std::vector<Loss> losses, std::vector<Finding>& out) {
+    while (!losses.empty()) {
+      const double greatest =
+          std::max_element(losses.begin(), losses.end(), [](const Loss& a, const Loss& b) {
+            return a.share < b.share;
+          })->share;
+      Finding finding;
+      finding.kind = kind;
+      finding.detail = detail;
+      finding.share = greatest;
+      const auto is_alike = [&](const Loss& one) { return one.share >= kAlikeShareMin * greatest; };
+      for (Loss& one : losses) {
+        if (!is_alike(one)) continue;
+        if (one.rank != trace::kNoRank) finding.ranks.push_back(one.rank);
+        finding.pids.push_back(one.pid);
+        finding.evidence.push_back(std::move(one.evidence));
+      }
+      std::erase_if(losses, is_alike);
+      sort_unique(finding.ranks);
+      sort_unique(finding.pids);
+      out.push_back(std::move(finding));
+    }
+  }
+
   const Options& options_;
-  std::map<std::tuple<std::string, std::string, std::int64_t>, Finding> found_;
+  std::map<std::tuple<std::string, std::string, std::int64_t>, std::vector<Loss>> found_;
 };
 
 std::string device_text(const DeviceFigures& device) {

@@ -15,7 +15,8 @@ namespace kansoku::gpu::activity {
 /// Which job a process is of, by Options::jobs: processes of one job have one number.
 [[nodiscard]] std::int64_t job_of(const Options& options, std::int32_t pid, std::int32_t rank);
 
-/// Kernels that one rank takes longer for than its peers of its job, and devices clocked lower.
-[[nodiscard]] std::vector<Finding> slow_kernels(const Input& in, const WorkReport& report);
+/// Kernels that a rank takes longer for than its peers of its job for the same work, and devices
+/// clocked lower. Ranks whose work differs from most go as a note into `report.device_notes`.
+[[nodiscard]] std::vector<Finding> slow_kernels(const Input& in, WorkReport& report);
 
 }  // namespace kansoku::gpu::activity

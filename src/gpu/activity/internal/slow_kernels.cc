@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <compare>
 #include <map>
+#include <numeric>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "gpu/activity/internal/findings.h"
@@ -15,24 +18,49 @@
 namespace kansoku::gpu::activity {
 namespace {
 
-/// A kernel in one shape, the same on every rank of a job: the job, its full name, its shape, the
-/// name to show.
-using KernelKey = std::tuple<std::int64_t, std::string_view, std::string_view, std::string_view,
-                             std::string_view>;
+constexpr std::string_view kClockedLower = "clocked_lower";
+
+/// A kernel at one size of work, the same on every rank of a job.
+struct KernelKey {
+  std::int64_t job{0};
+  std::string_view full_name, dims, grid, block, name;
+  std::array<std::uint64_t, 4>
+      product{};  // m, n, k and batch, where a call of a library names them
+  auto operator<=>(const KernelKey&) const = default;
+};
 /// Ranks of a job.
 using JobRank = std::pair<std::int64_t, std::int32_t>;
+using TimesOfRanks = std::map<std::int32_t, std::vector<double>>;  // us of each launch
 
 /// A kernel of one rank beside the same kernel of its peers.
 struct Compared {
   std::string_view name;
-  double ratio{1};     // of the median time to the peers' median
+  double ratio{1};     // of its times to the peers'
   double total_us{0};  // on this rank
   double median_us{0};
   [[nodiscard]] double excess_us() const { return total_us * (1 - 1 / ratio); }
 };
 
-std::map<KernelKey, std::map<std::int32_t, std::vector<double>>> times_of(const Input& in) {
-  std::map<KernelKey, std::map<std::int32_t, std::vector<double>>> out;
+struct OfRank {
+  std::vector<Compared> kernels;
+  double kernels_us{0};  // of all its kernels, compared or not
+  double own_us{0};      // of kernels and sizes that few of its peers run
+};
+
+/// The size that the call around a launch tells: a grid alone does not, where each block does more.
+void add_size(const Input& in, const Op& op, KernelKey& key) {
+  if (op.call == kNoIndex) return;
+  for (std::uint32_t at = in.work.calls[op.call].slice; at != kNoIndex; at = in.host.parent(at)) {
+    key.dims = in.args.text(at, ArgName::kInputDims);
+    key.product = {
+        in.args.count(at, ArgName::kM).value_or(0), in.args.count(at, ArgName::kN).value_or(0),
+        in.args.count(at, ArgName::kK).value_or(0), in.args.count(at, ArgName::kBatch).value_or(0)};
+    if (!key.dims.empty() || key.product[0] > 0) return;
+  }
+}
+
+std::map<KernelKey, TimesOfRanks> times_of(const Input& in) {
+  std::map<KernelKey, TimesOfRanks> out;
   std::vector<std::int64_t> jobs;  // by device
   for (const Device& device : in.work.devices)
     jobs.push_back(job_of(in.options, device.pid, device.rank));
@@ -42,36 +70,14 @@ std::map<KernelKey, std::map<std::int32_t, std::vector<double>>> times_of(const 
     const std::uint32_t device = in.work.streams[op.stream].device;
     const std::int32_t rank = in.work.devices[device].rank;
     if (rank == trace::kNoRank) continue;
-    const std::string_view full = in.args.text(op.slice, ArgName::kFullName);
-    const KernelKey key{jobs[device], full, in.args.text(op.slice, ArgName::kGrid),
-                        in.args.text(op.slice, ArgName::kBlock),
-                        in.args.string(in.trace.slices.name[op.slice])};
+    KernelKey key{.job = jobs[device],
+                  .full_name = in.args.text(op.slice, ArgName::kFullName),
+                  .dims = {},
+                  .grid = in.args.text(op.slice, ArgName::kGrid),
+                  .block = in.args.text(op.slice, ArgName::kBlock),
+                  .name = in.args.string(in.trace.slices.name[op.slice])};
+    add_size(in, op, key);
     out[key][rank].push_back(us_of(op.time.end_ns - op.time.begin_ns));
-  }
-  return out;
-}
-
-std::map<JobRank, std::vector<Compared>> compare(const Input& in) {
-  std::map<JobRank, std::vector<Compared>> out;
-  for (auto& [key, of_ranks] : times_of(in)) {
-    std::map<std::int32_t, double> medians;
-    for (auto& [rank, us] : of_ranks) {
-      if (us.size() >= kKernelCountMin) medians[rank] = stats::median(us);
-    }
-    if (medians.size() < kPeersMin) continue;
-    for (const auto& [rank, median_us] : medians) {
-      std::vector<double> peers;
-      for (const auto& [other, of_other] : medians) {
-        if (other != rank) peers.push_back(of_other);
-      }
-      const double of_peers = stats::median(peers);
-      if (of_peers <= 0 || median_us <= 0) continue;
-      double total_us = 0;
-      for (const double us : of_ranks[rank])
-        total_us += us;
-      out[{std::get<0>(key), rank}].push_back(
-          {std::get<4>(key), median_us / of_peers, total_us, median_us});
-    }
   }
   return out;
 }
@@ -91,77 +97,177 @@ double median_ratio(std::vector<Compared> kernels) {
   return 1;
 }
 
-Finding clocked_lower(std::int32_t rank, const std::vector<std::int32_t>& pids, double ratio,
-                      double share, std::size_t count) {
-  Finding finding;
-  finding.kind = "slow_kernel";
-  finding.detail = "clocked_lower";
-  finding.ranks = {rank};
-  finding.pids = pids;
-  finding.share = share;
-  finding.verdict =
-      fmt::format("rank {}: all kernels take longer than on its peers: its device is slower", rank);
-  finding.evidence.push_back(
-      fmt::format("{} kernels take {:.3f} times as long as on the median peer", count, ratio));
-  return finding;
+/// From 0.05 to 0.95.
+using Quantiles = std::array<double, 19>;
+
+Quantiles quantiles_of(const std::vector<double>& us) {
+  Quantiles out{};
+  for (std::size_t i = 0; i < out.size(); ++i)
+    out[i] = stats::quantile(us, static_cast<double>(i + 1) / static_cast<double>(out.size() + 1));
+  return out;
 }
 
-Finding slow_kernel(std::int32_t rank, const std::vector<std::int32_t>& pids,
-                    const Compared& kernel, double share) {
-  Finding finding;
-  finding.kind = "slow_kernel";
-  finding.detail = std::string(kernel.name);
-  finding.ranks = {rank};
-  finding.pids = pids;
-  finding.share = share;
-  finding.verdict = fmt::format("rank {}: a kernel takes longer than on its peers", rank);
-  finding.evidence.push_back(fmt::format("{}: {:.1f} us, {:.3f} times the peers' median",
-                                         kernel.name, kernel.median_us, kernel.ratio));
-  return finding;
+/// How much longer a kernel takes: the ratio of equal quantiles that half of its time lies below.
+/// One name may do work of several sizes, which nothing tells apart: the medians of such times jump
+/// from one size to the other, these ratios do not.
+double ratio_of(const Quantiles& own, const std::vector<const Quantiles*>& peers) {
+  std::vector<Compared> at_quantiles;
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    std::vector<double> of_peers;
+    for (const Quantiles* const peer : peers)
+      of_peers.push_back((*peer)[i]);
+    const double peers_us = stats::median(of_peers);
+    if (peers_us > 0 && own[i] > 0)
+      at_quantiles.push_back({.name = {}, .ratio = own[i] / peers_us, .total_us = own[i]});
+  }
+  return median_ratio(std::move(at_quantiles));
+}
+
+void compare_one(const KernelKey& key, const TimesOfRanks& of_ranks, std::size_t rank_count,
+                 std::map<JobRank, OfRank>& out) {
+  std::map<std::int32_t, Quantiles> known;
+  for (const auto& [rank, us] : of_ranks) {
+    if (us.size() >= kKernelCountMin) known[rank] = quantiles_of(us);
+  }
+  for (const auto& [rank, us] : of_ranks) {
+    OfRank& of = out[{key.job, rank}];
+    const double total_us = std::accumulate(us.begin(), us.end(), 0.0);
+    of.kernels_us += total_us;
+    if (of_ranks.size() * 2 < rank_count) of.own_us += total_us;
+    const auto own = known.find(rank);
+    if (known.size() < kPeersMin || own == known.end()) continue;
+    std::vector<const Quantiles*> peers;
+    for (const auto& [other, quantiles] : known) {
+      if (other != rank) peers.push_back(&quantiles);
+    }
+    of.kernels.push_back({key.name, ratio_of(own->second, peers), total_us, stats::median(us)});
+  }
+}
+
+std::map<JobRank, OfRank> compare(const Input& in) {
+  const std::map<KernelKey, TimesOfRanks> times = times_of(in);
+  std::map<std::int64_t, std::set<std::int32_t>> ranks_of_jobs;
+  for (const auto& [key, of_ranks] : times) {
+    for (const auto& [rank, us] : of_ranks)
+      ranks_of_jobs[key.job].insert(rank);
+  }
+  std::map<JobRank, OfRank> out;
+  for (const auto& [key, of_ranks] : times)
+    compare_one(key, of_ranks, ranks_of_jobs[key.job].size(), out);
+  return out;
+}
+
+/// One finding of a detail in a job, on however many ranks; the greatest share counts.
+class Slow {
+ public:
+  void add(const JobRank& of, const std::vector<std::int32_t>& pids, std::string_view detail,
+           double share, std::string evidence) {
+    Finding& finding = found_[{of.first, std::string(detail)}];
+    finding.kind = "slow_kernel";
+    finding.detail = detail;
+    finding.ranks.push_back(of.second);
+    finding.pids.insert(finding.pids.end(), pids.begin(), pids.end());
+    finding.share = std::max(finding.share.value_or(0), share);
+    finding.evidence.push_back(std::move(evidence));
+  }
+  std::vector<Finding> take() {
+    std::vector<Finding> out;
+    for (auto& [key, finding] : found_) {
+      const bool is_one = finding.ranks.size() == 1;
+      finding.verdict =
+          fmt::format("{} {}: {}", is_one ? "rank" : "ranks", fmt::join(finding.ranks, ", "),
+                      finding.detail != kClockedLower
+                          ? "a kernel takes longer than on the peers"
+                          : fmt::format("all kernels take longer than on the peers: {} slower",
+                                        is_one ? "the device is" : "the devices are"));
+      out.push_back(std::move(finding));
+    }
+    return out;
+  }
+
+ private:
+  std::map<std::pair<std::int64_t, std::string>, Finding> found_;
+};
+
+void judge(const JobRank& who, const std::vector<std::int32_t>& pids, double window_us,
+           const OfRank& of, Slow& out) {
+  const std::vector<Compared>& kernels = of.kernels;
+  const double ratio = median_ratio(kernels);
+  double compared_us = 0, like_us = 0, excess_us = 0;
+  for (const Compared& kernel : kernels) {
+    compared_us += kernel.total_us;
+    if (std::abs(kernel.ratio - ratio) <= kClockedRatioSpread) like_us += kernel.total_us;
+    excess_us += kernel.excess_us();
+  }
+  const bool is_clocked =
+      ratio >= kSlowRatioMin && like_us >= kClockedTimeShareMin * compared_us && kernels.size() > 1;
+  // The few kernels that a rank with other work shares with its peers do not speak for its device.
+  if (is_clocked && compared_us >= kComparedShareMin * of.kernels_us) {
+    if (excess_us / window_us >= kLossShareMin)
+      out.add(who, pids, kClockedLower, excess_us / window_us,
+              fmt::format("rank {}: {} kernels take {:.3f} times as long as on the median peer",
+                          who.second, kernels.size(), ratio));
+    return;
+  }
+  std::map<std::string_view, std::pair<double, const Compared*>> by_name;  // all its sizes
+  for (const Compared& kernel : kernels) {
+    if (kernel.ratio < kSlowRatioMin) continue;
+    auto& [name_us, most] = by_name[kernel.name];
+    name_us += kernel.excess_us();
+    if (most == nullptr || kernel.excess_us() > most->excess_us()) most = &kernel;
+  }
+  for (const auto& [name, slow] : by_name) {
+    if (slow.first / window_us < kLossShareMin) continue;
+    out.add(who, pids, name, slow.first / window_us,
+            fmt::format("rank {}: {}: {:.1f} us, {:.3f} times the peers'", who.second, name,
+                        slow.second->median_us, slow.second->ratio));
+  }
+}
+
+/// Ranks that do other work than most are held against few or none.
+void add_notes_of_own_work(const std::map<JobRank, OfRank>& compared, WorkReport& report) {
+  std::map<std::int64_t, std::vector<std::string>> of_jobs;
+  std::map<std::int64_t, std::int32_t> pids;
+  for (const DeviceFigures& device : report.devices)
+    for (const auto& [who, of] : compared) {
+      if (who.second == device.rank) pids.try_emplace(who.first, device.pid);
+    }
+  for (const auto& [who, of] : compared) {
+    if (of.own_us >= kOwnWorkShareMin * of.kernels_us && of.kernels_us > 0)
+      of_jobs[who.first].push_back(
+          fmt::format("{} ({:.0f} %)", who.second, of.own_us / of.kernels_us * 100));
+  }
+  for (const auto& [job, ranks] : of_jobs) {
+    report.device_notes.push_back(
+        {pids[job], fmt::format("rank {}: so much of the kernels' time is in kernels or sizes that "
+                                "most ranks of the job do not run: other work, not compared",
+                                fmt::join(ranks, ", "))});
+  }
 }
 
 }  // namespace
 
-std::vector<Finding> slow_kernels(const Input& in, const WorkReport& report) {
-  std::vector<Finding> out;
-  if (!is_allowed(Figure::kKernelTotals, in.recorded)) return out;
-  struct OfRank {
-    double judged_us{0};
+std::vector<Finding> slow_kernels(const Input& in, WorkReport& report) {
+  if (!is_allowed(Figure::kKernelTotals, in.recorded)) return {};
+  struct Judged {
+    double us{0};
     std::vector<std::int32_t> pids;
   };
-  std::map<JobRank, OfRank> of_ranks;
+  std::map<JobRank, Judged> of_ranks;
   for (const DeviceFigures& device : report.devices) {
-    OfRank& of = of_ranks[{job_of(in.options, device.pid, device.rank), device.rank}];
-    of.judged_us += device.judged_us.value_or(0);
+    Judged& of = of_ranks[{job_of(in.options, device.pid, device.rank), device.rank}];
+    of.us += device.judged_us.value_or(0);
     if (std::find(of.pids.begin(), of.pids.end(), device.pid) == of.pids.end())
       of.pids.push_back(device.pid);
   }
-  for (const auto& [job_rank, kernels] : compare(in)) {
-    const std::int32_t rank = job_rank.second;
-    const double window_us = of_ranks[job_rank].judged_us;
-    const std::vector<std::int32_t>& pids = of_ranks[job_rank].pids;
-    if (window_us <= 0) continue;
-    const double ratio = median_ratio(kernels);
-    double all_us = 0, like_us = 0, excess_us = 0;
-    for (const Compared& kernel : kernels) {
-      all_us += kernel.total_us;
-      if (std::abs(kernel.ratio - ratio) <= kClockedRatioSpread) like_us += kernel.total_us;
-      excess_us += kernel.excess_us();
-    }
-    const bool is_clocked =
-        ratio >= kSlowRatioMin && like_us >= kClockedTimeShareMin * all_us && kernels.size() > 1;
-    if (is_clocked) {
-      if (excess_us / window_us >= kLossShareMin)
-        out.push_back(clocked_lower(rank, pids, ratio, excess_us / window_us, kernels.size()));
-      continue;
-    }
-    for (const Compared& kernel : kernels) {
-      const double share = kernel.excess_us() / window_us;
-      if (kernel.ratio >= kSlowRatioMin && share >= kLossShareMin)
-        out.push_back(slow_kernel(rank, pids, kernel, share));
-    }
+  const std::map<JobRank, OfRank> compared = compare(in);
+  Slow slow;
+  for (const auto& [who, of] : compared) {
+    const Judged& judged = of_ranks[who];
+    if (judged.us > 0) judge(who, judged.pids, judged.us, of, slow);
   }
-  return out;
+  add_notes_of_own_work(compared, report);
+  return slow.take();
 }
 
 }  // namespace kansoku::gpu::activity
