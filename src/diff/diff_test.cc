@@ -92,6 +92,38 @@ TEST(Diff, TheWorkOfAKernelIsThatOfItsOperator) {
   EXPECT_NEAR(*row_named(comparison, "rope")->call.ratio, 1, 0.05);
 }
 
+// An optimizer's operator takes lists of tensors: its kernel's grid is left.
+TEST(Diff, AListOfTensorsHasNoSize) {
+  Job before{.seed = 1}, after{.seed = 2};
+  before.has_dims = after.has_dims = before.has_lists = after.has_lists = true;
+  after.batch = 1.5;
+  const Comparison comparison = compared(before, after);
+  ASSERT_TRUE(comparison.batch.has_value());
+  EXPECT_EQ(comparison.batch->unit, "grids");
+  EXPECT_THAT(found(comparison), Not(HasSubstr("slower")));
+}
+
+// A host that launches takes as long for any batch.
+TEST(Diff, AnOperatorOnTheHostIsNotSlowerForLessWork) {
+  Job before{.seed = 1}, after{.seed = 2};
+  before.has_dims = after.has_dims = true;
+  before.operator_us = after.operator_us = 15;
+  before.batch = 8;
+  EXPECT_THAT(found(compared(before, after)), Not(HasSubstr("slower")));
+  after.operator_us = 30;
+  EXPECT_THAT(found(compared(before, after)), HasSubstr("slower"));
+}
+
+// The host runs ahead and waits in each fourth step alone: these are no stalls.
+TEST(Diff, StepsThatWaitInTurnAllCount) {
+  Job before{.seed = 1}, after{.seed = 2};
+  after.waits_every = 4;
+  after.python_ms = before.python_ms = 0;
+  const Comparison comparison = compared(before, after);
+  EXPECT_NEAR(comparison.step.after / comparison.step.before, 1, 0.1);
+  EXPECT_EQ(comparison.after.stalls, 0U);
+}
+
 // Shapes were recorded on one side alone.
 TEST(Diff, WorkIsNotComparedWithBlocks) {
   Job before{.seed = 1}, after{.seed = 2};
@@ -132,6 +164,19 @@ TEST(Diff, TakesWhatAllKernelsShareForTheMachine) {
   EXPECT_EQ(found(machine), "");
   EXPECT_FALSE(machine.has_findings());
   EXPECT_THAT(to_text(machine), HasSubstr("nothing significant beside the machine"));
+}
+
+// Beside kernels that take twice as long one that stood still is not faster.
+TEST(Diff, ARowThatDidNotChangeIsNotTold) {
+  Job after{.seed = 2};
+  after.machine = 2;
+  after.slower["adamw"] = 0.5;
+  const Comparison comparison = compared({.seed = 1}, after);
+  ASSERT_EQ(comparison.commons.size(), 1U);
+  EXPECT_NEAR(*row_named(comparison, "adamw<float>")->call.ratio, 1, 0.03);
+  EXPECT_THAT(found(comparison), Not(HasSubstr("adamw")));
+  after.slower["adamw"] = 0.3;
+  EXPECT_THAT(found(compared({.seed = 1}, after)), HasSubstr("adamw<float> faster"));
 }
 
 TEST(Diff, FindsMoreLaunches) {

@@ -106,10 +106,10 @@ class Recorder {
     device_ns_ = host_ns_;
     correlation_ = 0;
     for (int step = 0; step < job_.steps; ++step)
-      record_step(tracks, rank, machine * noise_.factor(kMachineSigma));
+      record_step(tracks, rank, step, machine * noise_.factor(kMachineSigma));
   }
 
-  void record_step(const Tracks& tracks, int rank, double machine) {
+  void record_step(const Tracks& tracks, int rank, int step, double machine) {
     const std::int64_t begin_ns = host_ns_;
     for (const KernelSpec& spec : kSpecs) {
       if (spec.name == job_.without) continue;
@@ -122,7 +122,8 @@ class Recorder {
       launch(tracks, rank, {job_.added.c_str(), "fused_add", 1, 700, 333, true}, machine);
     // The host waits for the device, then works alone.
     const std::int64_t python_ns = static_cast<std::int64_t>(job_.python_ms * 1e6);
-    host_ns_ = std::max(host_ns_, job_.is_exact ? host_ns_ + 20'000'000 : device_ns_);
+    if ((step + 1) % job_.waits_every == 0)
+      host_ns_ = std::max(host_ns_, job_.is_exact ? host_ns_ + 20'000'000 : device_ns_);
     const std::int64_t alone_ns = host_ns_;
     host_ns_ += python_ns + static_cast<std::int64_t>(job_.idle_ms * 1e6);
     if (job_.has_loop) {
@@ -140,14 +141,16 @@ class Recorder {
   void launch(const Tracks& tracks, int rank, const KernelSpec& spec, double machine) {
     ++correlation_;
     const double scale = spec.is_scaled ? job_.batch : 1;
-    const std::string dims = fmt::format("[[{}, 32], [32, 16]]", static_cast<int>(64 * scale));
+    const std::string dims =
+        job_.has_lists ? "[[]]" : fmt::format("[[{}, 32], [32, 16]]", static_cast<int>(64 * scale));
+    const auto own_ns = static_cast<std::int64_t>(job_.operator_us * noise_.factor(0.03) * 1000);
     if (job_.has_dims)
-      slice(tracks.main, host_ns_, kLaunchNs, "aten::mm", "cpu_op",
+      slice(tracks.main, host_ns_, kLaunchNs + own_ns, "aten::mm", "cpu_op",
             {Arg::uint(writer_.name("External id"), correlation_),
              Arg::str(writer_.name("Input Dims"), dims)});
     slice(tracks.main, host_ns_, kLaunchNs, "cudaLaunchKernel", "cuda",
           {Arg::uint(writer_.name("correlation"), correlation_)});
-    host_ns_ += kLaunchNs + 1'000;
+    host_ns_ += kLaunchNs + 1'000 + (job_.has_dims ? own_ns : 0);
     double us = spec.us * machine * run_factor_[spec.name == job_.added ? "added" : spec.name] *
                 noise_.factor(kCallSigma) * noise_.outlier();
     if (spec.is_scaled) us *= job_.batch;

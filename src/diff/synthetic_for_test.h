@@ -28,6 +28,9 @@ struct Job {
   double machine{1};                           // every kernel takes so much longer
   std::string persistent{};  // a kernel whose grid is the device's, whatever it does
   bool has_dims{false};      // each launch within an operator with its shapes
+  bool has_lists{false};     // with has_dims: of lists of tensors, which have none
+  double operator_us{0};     // with has_dims: each operator's own time on the host, for any batch
+  int waits_every{1};        // the host waits for the device in each so-manieth step
   bool is_exact{false};      // the device's clock counts work, on its own axis
   bool has_loop{true};       // optimizer steps on the main thread
   bool renumbers{false};     // numbers in names are dealt anew

@@ -9,6 +9,7 @@
 #include "common/parse.h"
 #include "diff/internal/names.h"
 #include "diff/thresholds.h"
+#include "trace/collective_kernels.h"
 
 namespace kansoku::diff {
 namespace {
@@ -48,13 +49,6 @@ constexpr std::array<CategoryRow, 26> kCategories{{
 
 std::string_view text_of(const Trace& trace, StringId id) {
   return id.raw < trace.strings.size() ? trace.strings.view(id) : std::string_view();
-}
-
-bool is_nccl_kernel(std::string_view name) {
-  for (const std::string_view prefix : {"ncclKernel", "ncclDevKernel", "rcclKernel"}) {
-    if (name.starts_with(prefix)) return true;
-  }
-  return false;
 }
 
 /// The product of the numbers in "50,1,1", "[50, 1, 1]" or "[[2, 3], [4]]" (there: their sum over
@@ -145,7 +139,7 @@ struct Facts {
 
 class Reader {
  public:
-  explicit Reader(const Trace& trace) : trace_(trace) {}
+  explicit Reader(const Trace& trace) : trace_(trace), collective_kernels_(trace) {}
   EventTable read();
 
  private:
@@ -154,8 +148,7 @@ class Reader {
   void find_dims();
   void read_slice(std::size_t slice);
   [[nodiscard]] Facts facts_of(std::size_t slice) const;
-  std::uint32_t item_of(const CategoryRow& row, StringId category, StringId name,
-                        std::string_view full_name);
+  std::uint32_t item_of(const CategoryRow& row, std::size_t slice, std::string_view full_name);
   std::uint32_t new_item(Kind kind, Lane lane, std::string name);
   std::uint32_t shape_of(std::uint32_t item, const CategoryRow& row, const Facts& facts);
   void link_launches();
@@ -171,6 +164,7 @@ class Reader {
   };
 
   const Trace& trace_;
+  trace::CollectiveKernels collective_kernels_;
   EventTable out_;
   std::vector<Place> places_;       // by track
   std::vector<std::int16_t> rows_;  // by string id: row of kCategories, -1 none
@@ -285,8 +279,9 @@ std::uint32_t Reader::new_item(Kind kind, Lane lane, std::string name) {
   return found->second;
 }
 
-std::uint32_t Reader::item_of(const CategoryRow& row, StringId category, StringId name,
+std::uint32_t Reader::item_of(const CategoryRow& row, std::size_t slice,
                               std::string_view full_name) {
+  const StringId category = trace_.slices.category[slice], name = trace_.slices.name[slice];
   const auto [known, is_new] =
       known_.try_emplace({category.raw, name.raw, full_name}, std::uint32_t{0});
   if (!is_new) return known->second;
@@ -295,7 +290,7 @@ std::uint32_t Reader::item_of(const CategoryRow& row, StringId category, StringI
   std::string canonical(text);
   if (kind == Kind::kKernel) {
     canonical = canonical_kernel(text);
-    if (is_nccl_kernel(canonical)) kind = Kind::kCollective;
+    if (collective_kernels_.contains(slice)) kind = Kind::kCollective;
   } else if (text == "c10d::Reducer::finalize_backward") {
     kind = Kind::kCollective;  // it waits for the other ranks
   } else if (kind == Kind::kRange) {
@@ -315,9 +310,10 @@ std::uint32_t Reader::shape_of(std::uint32_t item, const CategoryRow& row, const
     shape.size = volume_of(facts.grid);
     unit = "blocks";
     shape.base = shape.text;
-    if (!facts.dims.empty()) {  // one grid may do more work in each of its blocks
+    // One grid may do more work in each of its blocks. A list of tensors has no sizes here.
+    if (const double work = work_of(facts.dims); work > 0) {
       shape.text += " for " + std::string(facts.dims);
-      shape.size = work_of(facts.dims);
+      shape.size = work;
       unit = kUnitWork;
     }
   } else if (!facts.dims.empty()) {
@@ -368,7 +364,7 @@ void Reader::read_slice(std::size_t slice) {
   event.rank = place.rank;
   event.track = table.track[slice].raw;
   event.on_main = place.on_main;
-  event.item = item_of(row, category, name, facts.full_name);
+  event.item = item_of(row, slice, facts.full_name);
   event.shape = shape_of(event.item, row, facts);
   const auto number = static_cast<std::uint32_t>(slice);
   if (row.is_device) {

@@ -258,9 +258,19 @@ void Judge::accept(const Test& test, double corrected) {
   change.p = corrected;
   change.is_significant =
       corrected <= kFamilyErrorMax && std::abs(std::expm1(test.away)) >= effect_min(sides_, row);
-  // Time does not grow with work in proportion: a kernel's start and its last wave do not.
-  if (row.is_per_work && test.metric == &Row::call)
-    change.is_significant = change.is_significant && std::expm1(test.away) >= kPerWorkEffectMin;
+  if (test.metric == &Row::call) {
+    // Time does not grow with work in proportion: a kernel's start and its last wave do not, and a
+    // host that only launches takes the same time for any work.
+    const bool is_longer =
+        row.lane == Lane::kDevice || row.call.after >= (1 + kPerWorkEffectMin) * row.call.before;
+    if (row.is_per_work)
+      change.is_significant =
+          change.is_significant && std::expm1(test.away) >= kPerWorkEffectMin && is_longer;
+    // Beside the lane's common factor: what did not change at all is not told for standing still.
+    const bool is_sure = change.low.value_or(0) > 1 || change.high.value_or(2) < 1;
+    const bool is_same_way = (test.away > 0) == (change.ratio.value_or(1) > 1);
+    change.is_significant = change.is_significant && is_sure && is_same_way;
+  }
   if (row.match == Match::kNone) change.ratio = change.low = change.high = std::nullopt;
   if (test.rank == kAllRanks) {
     row.*test.metric = change;
@@ -296,7 +306,8 @@ void Judge::name_changes() {
       row.what = row.before_name.empty() ? "new" : "removed";
       continue;
     }
-    if (row.call.is_significant && row.is_per_work) row.is_by_batch = false;
+    // At equal shapes, or per unit of work: no batch explains it.
+    if (row.call.is_significant) row.is_by_batch = false;
     const auto add = [&](const Change& change, std::string_view more, std::string_view less) {
       if (!change.is_significant) return;
       if (!row.what.empty()) row.what += ", ";
@@ -304,11 +315,8 @@ void Judge::name_changes() {
     };
     add(row.calls, "more calls", "fewer calls");
     add(row.size, "larger", "smaller");
-    const double centre = std::exp(centre_of(row.lane, kAllRanks));
-    Change beside = row.call;
-    if (beside.ratio) *beside.ratio /= centre;
     const bool is_time = row.lane == Lane::kSamples;
-    add(beside, is_time ? "more time" : "slower", is_time ? "less time" : "faster");
+    add(row.call, is_time ? "more time" : "slower", is_time ? "less time" : "faster");
   }
 }
 

@@ -18,10 +18,15 @@ KeptSteps keep_steps(const Recording& recording) {
       means[s] += recording.step_ms[r * steps + s] / static_cast<double>(ranks);
   }
   const double limit = kStallRatio * stats::median(means);
+  const auto longer =
+      std::count_if(means.begin(), means.end(), [&](double ms) { return ms > limit; });
+  // Much that comes again and again is how the program runs, as where it waits in some steps alone.
+  const bool are_rare =
+      longer <= 1 || static_cast<double>(longer) <= kStallStepsMax * static_cast<double>(steps);
   KeptSteps out;
   double all = 0, kept = 0;
   for (const double ms : means) {
-    const bool is_stall = ms > limit;
+    const bool is_stall = are_rare && ms > limit;
     out.index.push_back(is_stall ? KeptSteps::kLeftOut : static_cast<std::uint32_t>(out.count));
     all += ms;
     if (is_stall) {
