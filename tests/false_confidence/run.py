@@ -1,17 +1,19 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Asks whether Kansoku claims anything that is not true: programs whose truth is known are recorded and diagnosed, and every finding and
-exit status outside of that truth is wrong.
+"""Asks whether Kansoku claims anything that is not true: programs whose truth is known are recorded and diagnosed, files in others' tools'
+forms are judged, and every finding and exit status outside of the truth is wrong.
 
   run.py                        every scenario; what is finished for this commit is skipped
   run.py --only NAME...         some of them
-  run.py --files                those of files alone, each anew: needs no root, and a wrong answer fails
   run.py --minutes 30           begins no new one after that time
+  run.py --files                those of files alone, all of them anew; fails if any is wrong. --keep FOLDER keeps the files
   run.py --list | --check | --table   the truths | are they complete | the score so far, in Markdown
-Needs root and Debian's python3-torch and gcc. Recordings with a wrong answer are kept in build/false-confidence/wrong.
+  run.py --check --files        also: are the files the same each time
+Recording needs root and Debian's python3-torch and gcc, files need nothing. What had a wrong answer is kept in build/false-confidence/wrong.
 """
 import contextlib
 import ctypes
+import hashlib
 import json
 import os
 import resource
@@ -29,12 +31,13 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import kit  # noqa: E402
 from kit import ROOT, Events, end_process, need, need_root, need_tool, start_ticks  # noqa: E402
 from harness.host import LAUNCH  # noqa: E402
-import files  # noqa: E402
 import foreign  # noqa: E402
 import ordinary  # noqa: E402
-from scenario import PYTHON, judge, judge_words, problems, told  # noqa: E402
+import profiles  # noqa: E402
+from files import SCENARIOS as OF_FILES  # noqa: E402
+from scenario import PYTHON, judge, problems, told  # noqa: E402
 
-SCENARIOS = ordinary.SCENARIOS + foreign.SCENARIOS + files.SCENARIOS
+SCENARIOS = ordinary.SCENARIOS + foreign.SCENARIOS + profiles.SCENARIOS + OF_FILES
 HERE, FOLDER = os.path.dirname(os.path.abspath(__file__)), os.path.join(ROOT, "build/false-confidence")
 LIMIT_S = 90  # a recording that has not ended by then is ended
 PR_SET_CHILD_SUBREAPER = 36
@@ -197,26 +200,34 @@ class Recording:
         return "\n".join([line for line in lines if line.startswith("kansoku: ")] or lines[-3:])[-400:]
 
 
-def run_on_files(options, scenario):
-    """Files cost no processor: nothing of the host is in doubt."""
+def judge_files(options, scenario, folder):
+    """Writes the files of a scenario and asks about them; they stay if the answer is wrong or the user wants them."""
+    began, place = time.monotonic(), os.path.join(folder, scenario.name)
+    os.makedirs(place)
+    scenario.make(place)
+    command = [options.kansoku, *(word.replace("{folder}", place) for word in scenario.ask)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, errors="replace")
+    answer = json.loads(done.stdout) if done.stdout.startswith("{") else None
+    wrong = judge(scenario, done.returncode, answer, printed=done.stdout + done.stderr)
+    if wrong and not options.keep:
+        kept = os.path.join(FOLDER, "wrong", scenario.name)
+        shutil.rmtree(kept, ignore_errors=True)
+        shutil.copytree(place, kept)
+    return {"right": not wrong, "wrong": wrong, "status": done.returncode, "run_s": time.monotonic() - began, "outside": 0.0,
+            "error": done.stderr.strip()[-300:], **facts(answer)}
+
+
+def run_files(options, scenario):
+    if options.keep:
+        shutil.rmtree(os.path.join(options.keep, scenario.name), ignore_errors=True)
+        return judge_files(options, scenario, options.keep)
     with tempfile.TemporaryDirectory(prefix="kansoku-false-") as folder:
-        scenario.make(folder)
-        began = time.monotonic()
-        done = subprocess.run([options.kansoku, *(word.replace("{folder}", folder) for word in scenario.ask)], capture_output=True, text=True, check=False)
-        run_s = time.monotonic() - began
-        diagnosis = json.loads(done.stdout) if done.stdout.startswith("{") else None
-        wrong = judge(scenario, done.returncode, diagnosis) + judge_words(scenario, done.stdout + done.stderr)
-        if wrong:
-            kept = os.path.join(FOLDER, "wrong", scenario.name)
-            shutil.rmtree(kept, ignore_errors=True)
-            shutil.copytree(folder, kept)
-        return {"right": not wrong, "wrong": wrong, "status": done.returncode, "run_s": run_s, "outside": 0.0, "error": done.stderr.strip()[-300:],
-                **facts(diagnosis)}
+        return judge_files(options, scenario, folder)
 
 
 def run_one(options, scenario):
-    if scenario.make is not None:
-        return run_on_files(options, scenario)
+    if scenario.make:
+        return run_files(options, scenario)
     need_root()
     for tool in ("gcc", *scenario.needs):
         need_tool(tool)
@@ -249,14 +260,15 @@ def run_one(options, scenario):
                 "slowdown": slowdown, "events": recording.counts, "error": done.stderr.strip()[-300:], **facts(diagnosis), "log": recording.said() if wrong else ""}
 
 
-def facts(diagnosis):
-    if not diagnosis:
+def facts(answer):
+    if not answer:
         return {}
-    if "steps" not in diagnosis:
-        return {"findings": [{"job": job, **finding} for job, finding in told(diagnosis)]}
-    jobs = [diagnosis, *diagnosis.get("other_jobs", [])]
-    return {"findings": [{"job": job, **{key: finding[key] for key in ("kind", "ranks", "function", "share", "confidence", "evidence")}}
-                         for job, finding in told(diagnosis)],
+    keys = {"kind": "", "ranks": [], "function": "", "share": None, "confidence": None, "evidence": []}
+    findings = [{"job": job, **{key: finding.get(key, none) for key, none in keys.items()}} for job, finding in told(answer)]
+    if "job" not in answer:  # no diagnosis
+        return {"findings": findings}
+    jobs = [answer, *answer.get("other_jobs", [])]
+    return {"findings": findings,
             "jobs": [{"job": job["job"], "verdict": job["verdict"], "steps": job["steps"].get("count", 0), "found_by": job["steps"].get("found_by"),
                       "missing": job["missing"], "notes": job["notes"]} for job in jobs]}
 
@@ -268,24 +280,11 @@ def progress(result):
             f"{result['outside']:.2f}" + "".join(f"\n    {text}" for text in result["wrong"]))
 
 
-def is_chosen(options, scenario):
-    return (not options.only or scenario.name in options.only) and (not options.files or scenario.make is not None)
-
-
-def plan_of(options):
+def plan_of(options, chosen):
     for repeat in range(options.repeats):
-        for scenario in SCENARIOS:
-            if is_chosen(options, scenario):
-                yield kit.Part([scenario.name, repeat], f"{scenario.group}: {scenario.name}", lambda scenario=scenario: run_one(options, scenario),
-                               {"name": scenario.name, "group": scenario.group})
-
-
-def judge_files(options, report):
-    """Quick, and never in doubt because of the host: each is run anew, and a wrong answer fails."""
-    os.makedirs(FOLDER, exist_ok=True)
-    for scenario in SCENARIOS:
-        if is_chosen(options, scenario):
-            report.judge(scenario.name, run_on_files(options, scenario)["wrong"])
+        for scenario in chosen:
+            yield kit.Part([scenario.name, repeat], f"{scenario.group}: {scenario.name}", lambda scenario=scenario: run_one(options, scenario),
+                           {"name": scenario.name, "group": scenario.group})
 
 
 def print_table(results):
@@ -298,9 +297,9 @@ def print_table(results):
     print("\n| group | runs | right | wrong |\n|---|---|---|---|")
     for group in [*dict.fromkeys(scenario.group for scenario in SCENARIOS), None]:
         of_group = [result for result in ran if group in (None, result["group"])]
-        right = sum(result["right"] for result in of_group)
         if not of_group:
             continue
+        right = sum(result["right"] for result in of_group)
         print(f"| {group or 'all'} | {len(of_group)} | {right} | {len(of_group) - right} |")
     why = {scenario.name: scenario.why for scenario in SCENARIOS}
     for result in ran:
@@ -321,39 +320,64 @@ def print_list(scenarios):
 def parse():
     parser = kit.parser(__doc__)
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME")
-    parser.add_argument("--files", action="store_true", help="only the scenarios of files, each anew")
     parser.add_argument("--minutes", type=float, help="begin no new scenario after this time")
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--results", metavar="FILE", help="[build/false-confidence/COMMIT.jsonl]")
+    parser.add_argument("--files", action="store_true", help="only the scenarios of files, all anew; a wrong answer fails")
+    parser.add_argument("--keep", metavar="FOLDER", type=os.path.abspath, help="keep the files of scenarios there")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--check", action="store_true", help="only check the scenarios' own truths")
     parser.add_argument("--table", action="store_true", help="only print the score of the results file")
     return parser.parse_args()
 
 
+def unsteady(scenarios):
+    """Whose files are not the same each time."""
+    for scenario in scenarios:
+        if digest_of(scenario) != digest_of(scenario):
+            yield f"{scenario.name}: its files differ from one time to the next"
+
+
+def digest_of(scenario):
+    with tempfile.TemporaryDirectory(prefix="kansoku-false-") as folder:
+        scenario.make(folder)
+        digest = hashlib.sha1()
+        for path in sorted(os.path.join(place, name) for place, _, names in os.walk(folder) for name in names):
+            digest.update(os.path.relpath(path, folder).encode())
+            with open(path, "rb") as file:
+                digest.update(file.read())
+        return digest.hexdigest()
+
+
 def main(report):
     options = parse()
-    chosen = [scenario for scenario in SCENARIOS if is_chosen(options, scenario)]
-    unknown = set(options.only) - {scenario.name for scenario in chosen}
-    if wrong := [*problems(SCENARIOS), *(f"no scenario is called {name}" for name in sorted(unknown))]:
+    chosen = [scenario for scenario in SCENARIOS if (not options.only or scenario.name in options.only) and (scenario.make or not options.files)]
+    unknown = set(options.only) - {scenario.name for scenario in SCENARIOS}
+    gaps = [*problems(SCENARIOS), *(unsteady(chosen) if options.check and options.files else ())]
+    if wrong := [*gaps, *(f"no scenario is called {name}" for name in sorted(unknown))]:
         print("\n".join(wrong))
         return 2
     if options.check:
-        print(f"false confidence: {len(SCENARIOS)} scenarios, every truth is complete")
+        print(f"false confidence: {len(chosen)} scenarios, every truth is complete")
         return 0
     if options.list:
         print_list(chosen)
         return 0
-    if options.files:
-        judge_files(options, report)
-        return None
-    parts = kit.Parts(FOLDER, options.results)
+    if options.files and not options.table:
+        with tempfile.TemporaryDirectory(prefix="kansoku-false-") as folder:
+            return run_chosen(options, chosen, kit.Parts(folder, options.results), report)
     os.makedirs(FOLDER, exist_ok=True)
+    return run_chosen(options, chosen, kit.Parts(FOLDER, options.results), report)
+
+
+def run_chosen(options, chosen, parts, report):
     if not options.table:
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        if not kit.run_until_stopped(lambda: parts.run(plan_of(options), report, progress, options.minutes)):
+        if not kit.run_until_stopped(lambda: parts.run(plan_of(options, chosen), report, progress, options.minutes, again=options.files)):
             return 130
     print_table(parts.all if options.table else parts.results)
+    if options.files and not all((parts.result([scenario.name, 0]) or {"right": False})["right"] for scenario in chosen):
+        return 1
     return 0 if options.table else None
 
 

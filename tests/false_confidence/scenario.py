@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -19,16 +20,18 @@ FOUND = 10
 
 @dataclass(frozen=True)
 class May:
-    """A finding that is true: its kind, the ranks it may name (None: any), and what must be in its evidence or job (patterns)."""
+    """A finding that is true: its kind (a pattern, as a whole), the ranks it may name (None: any), and what must be in its evidence, its job
+    or its detail (patterns; a hang's detail is its verdict)."""
     kind: str
     ranks: tuple | None = None
     evidence: str = ""
     job: str = ""
+    detail: str = ""
 
     def covers(self, job, finding):
-        return (self.kind == finding["kind"] and (self.ranks is None or sorted(finding["ranks"]) == list(self.ranks))
+        return (re.fullmatch(self.kind, finding["kind"]) is not None and (self.ranks is None or sorted(finding["ranks"]) == list(self.ranks))
                 and any(re.search(self.evidence, line) for line in [*finding["evidence"], *([] if self.evidence else [""])])
-                and re.search(self.job, job) is not None)
+                and re.search(self.job, job) is not None and re.search(self.detail, detail(finding)) is not None)
 
 
 @dataclass(frozen=True)
@@ -46,11 +49,13 @@ class Scenario:
     """`command`: words with {folder} {programs} {small} {static} {python}; `attach`: to the command, or to "rank N", once `ready` programs are
     ready, else the recorder starts it; `beside`: commands that run meanwhile and are not recorded; `keep`: from which to which share of
     the file's bytes is diagnosed; a finding of `findings` makes status 10 right.
-    Of files: `make` writes them into a folder, `ask` is the question with {folder}; `says`, `never`: patterns that the answer has, or has not."""
+
+    Of files: `make` writes them into a folder, the same ones each time; `ask`: what kansoku is asked, words with {folder}; `says`: patterns
+    that must be in what it prints, `never`: patterns that must not."""
     name: str
     group: str
     why: str
-    command: tuple
+    command: tuple = ()
     env: dict = field(default_factory=dict)
     statuses: frozenset = NO_JOB
     findings: tuple = ()
@@ -61,8 +66,8 @@ class Scenario:
     beside: tuple = ()
     keep: tuple = (0.0, 1.0)
     needs: tuple = ()
-    make: object = None
-    ask: tuple = ()
+    make: Callable | None = None
+    ask: tuple = ("diagnose", "--json", "{folder}")
     says: tuple = ()
     never: tuple = ()
 
@@ -89,44 +94,61 @@ def shell(text):
     return ("/bin/sh", "-c", text)
 
 
-def told(diagnosis):
-    """(job, finding) of all jobs of a recording; of a comparison its rows, by what became of them."""
-    if diagnosis.get("schema", "").startswith("kansoku.diff/"):
-        for row in diagnosis["rows"]:
+def told(answer):
+    """(job, finding) of all jobs of a diagnosis, of a report of devices, of a comparison: there each row that changed by itself is one."""
+    schema = answer.get("schema", "")
+    if schema.startswith("kansoku.diff/"):
+        for row in answer["rows"]:
             if row["significant"] and not row["by_batch"]:
-                yield "", {"kind": row["what"], "ranks": [] if row["rank"] is None else [row["rank"]], "function": row["name"], "basis": "test",
-                           "share": 0, "confidence": None, "cost_ms_per_step": row["after_ms"] - row["before_ms"],
-                           "evidence": [row["name"], row["before_name"], row["after_name"]]}
-        return
-    for job in [diagnosis, *diagnosis.get("other_jobs", [])]:
-        for finding in job["findings"]:
-            yield job["job"], finding
+                yield "", {"kind": row["what"], "ranks": [] if row["rank"] is None else [row["rank"]],
+                           "evidence": [row["name"], row["before_name"], row["after_name"], *row["evidence"]]}
+    elif schema.startswith("kansoku.cuda_report/"):
+        for finding in answer["findings"]:
+            yield "", {key: finding[key] for key in ("kind", "detail", "ranks", "evidence")}
+    else:
+        for job in [answer, *answer.get("other_jobs", [])]:
+            for finding in job["findings"]:
+                yield job["job"], finding
 
 
-def judge_words(scenario, text):
-    """What an answer lacks, or says too much."""
-    return ([f"nothing of /{pattern}/" for pattern in scenario.says if not re.search(pattern, text)]
-            + [f"/{pattern}/ is said" for pattern in scenario.never if re.search(pattern, text)])
+def contradictions(answer):
+    """Rows of a comparison that are called slower or faster by an interval that holds both."""
+    for row in answer.get("rows", []) if answer.get("schema", "").startswith("kansoku.diff/") else ():
+        time = row["call_ms"]
+        if row["significant"] and row["what"] in ("slower", "faster") and time["low"] is not None and time["low"] <= 1.0 <= time["high"]:
+            yield f"{row['name']} is {row['what']}, by x{time['ratio']:.3f} within {time['low']:.3f} .. {time['high']:.3f}"
 
 
-def judge(scenario, status, diagnosis, not_judged=""):
-    """What is not true in an answer, as sentences; empty: all is true. `not_judged`: a kind that may be true for reasons of the host."""
-    findings = list(told(diagnosis)) if diagnosis else []
+def detail(finding):
+    return finding.get("detail") or finding.get("verdict") or ""
+
+
+def judge(scenario, status, answer, not_judged="", printed=""):
+    """What is not true in an answer, as sentences; empty: all is true. `not_judged`: a kind that may be true for reasons of the host;
+    `printed`: both outputs."""
+    findings = list(told(answer)) if answer else []
     judged = [pair for pair in findings if pair[1]["kind"] != not_judged]
     wrong = [sentence(job, finding) for job, finding in judged if not any(may.covers(job, finding) for may in scenario.findings)]
     allowed = scenario.statuses | ({FOUND} if scenario.findings or len(judged) < len(findings) else set())
     if status not in allowed:
         wrong.append(f"status {status}, where only {' or '.join(map(str, sorted(allowed)))} is true")
-    if scenario.make is None and (status == FOUND) != bool(findings):
+    # What is told of all rows of a comparison together, or of the step, is no row, and makes a change all the same.
+    together = bool(answer) and answer.get("verdict") == "changed" and (bool(answer["summary"]) or answer["step_ms"]["significant"])
+    if (status == FOUND) != (bool(findings) or together):
         wrong.append(f"status {status} with {len(findings)} findings")
-    return wrong
+    if scenario.make and status in FINE | NOT_FINE | {FOUND} and answer is None:
+        wrong.append(f"status {status} without an answer")
+    wrong += contradictions(answer or {})
+    wrong += [f"it does not say `{pattern}`" for pattern in scenario.says if not re.search(pattern, printed)]
+    return wrong + [f"it says `{found.group()}`" for pattern in scenario.never if (found := re.search(pattern, printed))]
 
 
 def sentence(job, finding):
-    where = f" in {finding['function']}" if finding["function"] else ""
-    verdict = f" ({finding['verdict']})" if finding.get("verdict") else ""
-    return (f"{finding['kind']}{verdict} rank {finding['ranks']}{where}, {kit.cost(finding)}, "
-            f"{kit.basis(finding)} [{job}]")
+    where = f" in {finding['function']}" if finding.get("function") else ""
+    how = f" ({detail(finding)})" if detail(finding) else ""
+    if "confidence" not in finding:
+        return f"{finding['kind']}{how} rank {finding['ranks']}: {'; '.join(filter(None, finding['evidence']))[:300]}"
+    return f"{finding['kind']}{how} rank {finding['ranks']}{where}, {kit.cost(finding)}, {kit.basis(finding)} [{job}]"
 
 
 def problems(scenarios):
@@ -135,5 +157,10 @@ def problems(scenarios):
     for name in sorted({name for name in names if names.count(name) > 1}):
         yield f"{name}: there are {names.count(name)} of this name"
     for scenario in scenarios:
-        if not scenario.why.endswith(".") or not scenario.statuses or not (scenario.make or scenario.command):
+        if not scenario.why.endswith(".") or not scenario.statuses or bool(scenario.command) == bool(scenario.make):
             yield f"{scenario.name}: why, statuses or command is incomplete"
+        for pattern in (*scenario.says, *scenario.never, *(one for may in scenario.findings for one in (may.kind, may.evidence, may.detail))):
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                yield f"{scenario.name}: {pattern}: {error}"

@@ -4,10 +4,10 @@ import gzip
 import json
 import os
 
-import dumps
-import timeline
+import dump_model
+import profile_model
 from scenario import FINE, FINE_OR_UNKNOWN, May, Scenario
-from timeline import CUDA, DRIVER, OWN, ROCM, XPU, train, write, write_all
+from profile_model import CUDA, DRIVER, OWN, ROCM, XPU, train, write, write_all
 
 FINDS = frozenset({10})
 VENDORS = {"cuda": CUDA, "driver": DRIVER, "rocm": ROCM, "xpu": XPU, "own": OWN}
@@ -54,7 +54,7 @@ def of_one_rank():
 
 
 def small_kernels(vendor):
-    rank = timeline.Rank(vendor=vendor)
+    rank = profile_model.Rank(vendor=vendor)
     for number in range(12):
         begin = rank.now
         for _ in range(300):
@@ -65,16 +65,16 @@ def small_kernels(vendor):
 
 
 def with_pause(at):
-    rank = timeline.Rank()
+    rank = profile_model.Rank()
     for number in range(16):
         if number == at:
             rank.host("user_annotation", "save_checkpoint", 400_000)
-        timeline.step([rank], number)
+        profile_model.step([rank], number)
     return [rank]
 
 
 def few_operations():
-    rank = timeline.Rank()
+    rank = profile_model.Rank()
     for _ in range(4):
         rank.kernel(CUDA.gemm, 500)
         rank.pause(75_000)
@@ -108,9 +108,9 @@ def of_ranks():
     yield of_files("windows", "identity", "Of two windows the newer is fine; the older had a slow loader.", two_windows, statuses=FINE_OR_UNKNOWN,
                    says=("2 windows",))
     yield of_files("same_pid", "identity", "Ranks in containers have one pid and one device number each.", same_pid, statuses=FINE)
-    yield of_files("nsight_alone", "identity", "One process, busy.", lambda folder: timeline.write_nsight(os.path.join(folder, "a.sqlite"), train()),
+    yield of_files("nsight_alone", "identity", "One process, busy.", lambda folder: profile_model.write_nsight(os.path.join(folder, "a.sqlite"), train()),
                    statuses=FINE_OR_UNKNOWN)
-    yield of_files("nsight_three", "identity", "Three processes, each with a device 0 of its own.", lambda folder: timeline.write_nsight(
+    yield of_files("nsight_three", "identity", "Three processes, each with a device 0 of its own.", lambda folder: profile_model.write_nsight(
         os.path.join(folder, "job.sqlite"), [renamed(train(seed=seed)[0], 8000 + seed) for seed in (1, 2, 3)]), statuses=FINE_OR_UNKNOWN)
 
 
@@ -124,7 +124,7 @@ def renamed(rank, pid):
 
 def two_windows(folder):
     for at, options in ((1_700_000_000_000, {"loader_us": 11_000}), (1_700_000_900_000, {})):
-        write(folder, f"worker0.{at}.pt.trace.json", timeline.profile(train(**options)[0]))
+        write(folder, f"worker0.{at}.pt.trace.json", profile_model.profile(train(**options)[0]))
 
 
 def same_pid(folder):
@@ -152,7 +152,7 @@ def damaged():
         def make(folder, damage=damage, is_slow=is_slow):
             ranks = train(5, of_rank={3: {"kernels": 1.35}} if is_slow else {})
             write_all(folder, ranks)
-            write(folder, "rank-1.pt.trace.json", damage(json.dumps(timeline.profile(ranks[1])).encode()))
+            write(folder, "rank-1.pt.trace.json", damage(json.dumps(profile_model.profile(ranks[1])).encode()))
         yield of_files(f"damaged_{name}", "damage", "Rank 3 of five is slow, and an item of rank 1 is damaged." if is_slow else
                        "Five healthy ranks, and an item of one is damaged.", make, statuses=FINDS if is_slow else FINE_OR_UNKNOWN,
                        findings=late(3) if is_slow else ())
@@ -160,7 +160,7 @@ def damaged():
 
 
 def parts(folder):
-    data = json.dumps(timeline.profile(train()[0])).encode()
+    data = json.dumps(profile_model.profile(train()[0])).encode()
     with open(os.path.join(folder, "rank-0.json.gz"), "wb") as file:
         file.write(gzip.compress(data[:5000], mtime=0) + gzip.compress(data[5000:], mtime=0))
 
@@ -170,14 +170,14 @@ def hang(*ranks):
 
 
 def dumped(name, why, make, statuses=FINE, findings=(), form="pickle", old=False, says=()):
-    return of_files(name, "dumps", why, lambda folder: dumps.write(folder, make(), form, old), statuses=statuses, findings=findings, says=says)
+    return of_files(name, "dumps", why, lambda folder: dump_model.write(folder, make(), form, old), statuses=statuses, findings=findings, says=says)
 
 
 def in_default(count, last, version="2.10", before=20):
     """`last(dump)` adds the end of each rank's."""
     out = []
     for rank in range(count):
-        dump = dumps.Dump(rank, dumps.world(count), version).many(before)
+        dump = dump_model.Dump(rank, dump_model.world(count), version).many(before)
         last(dump)
         out.append(dump)
     return out
@@ -194,7 +194,7 @@ def grids(tensor, data, last):
         first = rank // tensor * tensor
         groups = {"0": ("default_pg", list(range(tensor * data))), f"t{rank // tensor}": ("TENSOR_PARALLEL", list(range(first, first + tensor))),
                   f"d{rank % tensor}": ("DATA_PARALLEL", list(range(rank % tensor, tensor * data, tensor)))}
-        dump = dumps.Dump(rank, groups)
+        dump = dump_model.Dump(rank, groups)
         for _ in range(8):
             dump.add("all_gather", f"t{rank // tensor}").add("reduce_scatter", f"d{rank % tensor}")
         last(dump, f"t{rank // tensor}", f"d{rank % tensor}")
@@ -248,14 +248,14 @@ def stuck(dump):
 def compared(name, why, before, after, statuses, findings=(), never=(), says=()):
     def make(folder):
         for side, options in (("before", before), ("after", after)):
-            write(folder, side + ".json", timeline.profile(train(**{"steps": 30, "seed": 1 if side == "before" else 2, **options})[0]))
+            write(folder, side + ".json", profile_model.profile(train(**{"steps": 30, "seed": 1 if side == "before" else 2, **options})[0]))
     return Scenario(name, "comparisons", why, (), make=make, statuses=statuses, findings=findings, never=never, says=says,
                     ask=("diff", "--json", "{folder}/before.json", "{folder}/after.json"))
 
 
 def of_pairs():
     slower, faster = (lambda name: (May("slower", (), name),)), (lambda name: (May("faster", (), name),))
-    yield compared("diff_equal", "Two runs of one program.", {}, {}, FINE)
+    yield compared("diff_same_job", "Two runs of one program.", {}, {}, FINE)
     yield compared("diff_attention", "Attention takes 1.5 times as long.", {}, {"slower": {"attention": 1.5}}, FINDS, slower("flash"))
     yield compared("diff_faster", "The product takes two thirds of its time.", {}, {"slower": {CUDA.gemm: 0.66}}, FINDS, faster("gemm|aten::mm"))
     yield compared("diff_batch", "Twice the batch: twice the work in each kernel.", {}, {"batch": 16}, FINDS, says=("batch or shape changed",),
