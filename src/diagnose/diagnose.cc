@@ -400,7 +400,7 @@ class Varying {
 };
 
 /// The optimizer does the same on all ranks in every step: a part of its time that it loses to the
-/// slowest rank is the processors' doing, and as great a part of the rest may be.
+/// slowest rank is the processors' doing, and about as great a part of the rest may be.
 class OptimizerVaries {
  public:
   OptimizerVaries(const Context& context, const RankSeries& work)
@@ -420,6 +420,16 @@ class OptimizerVaries {
   Varying optimizer_, rest_;
 };
 
+/// True if a rank works much less than another: a parameter server beside its workers.
+bool have_other_duties(const RankSeries& work) {
+  double least = std::numeric_limits<double>::infinity(), most = 0;
+  for (const std::vector<double>& rank : work) {
+    least = std::min(least, stats::mean(rank));
+    most = std::max(most, stats::mean(rank));
+  }
+  return least < kPeerWorkShareMin * most;
+}
+
 /// Time is lost to whoever is slowest in each step, and no finding says who: it is somebody else
 /// each time, or too seldom to tell. The kernel's work does not count.
 std::optional<Finding> find_moving_imbalance(const Context& context, const Options& options,
@@ -435,6 +445,10 @@ std::optional<Finding> find_moving_imbalance(const Context& context, const Optio
       (slow_down->ratio() < kSeldomSlowdownMin && slow_down->low() < kMovingSlowdownMin))
     return std::nullopt;
   const std::vector<StepLoss> losses = step_losses(work);
+  if (have_other_duties(work)) {
+    notes.emplace_back(words::kOtherDuties);
+    return std::nullopt;
+  }
   // Always the same one, which was not blamed: a note says what it waits for.
   if (most_often_slowest(losses, context.job.ranks.size()) > kNearlyAllShare) return std::nullopt;
   Finding finding;
@@ -450,7 +464,7 @@ std::optional<Finding> find_moving_imbalance(const Context& context, const Optio
     varies = over_resamples(losses.size(), options, [&](std::span<const stats::Block> steps) {
       return optimizer.times(steps);
     });
-    if (stats::quantile(varies, 1 - stats::kTail) >= 1) {
+    if (stats::quantile(varies, 1 - stats::kTail) >= kOptimizerVariesMin) {
       notes.push_back(fmt::format(words::kOptimizerVaries, finding.cost_ms_per_step,
                                   stats::quantile(varies, stats::kTail),
                                   stats::quantile(varies, 1 - stats::kTail)));
@@ -459,7 +473,7 @@ std::optional<Finding> find_moving_imbalance(const Context& context, const Optio
   }
   std::size_t hits = 0;
   for (std::size_t i = 0; i < varies.size(); ++i)
-    hits += slow_down->drawn[i] >= kMovingSlowdownMin && varies[i] < 1 ? 1U : 0U;
+    hits += slow_down->drawn[i] >= kMovingSlowdownMin && varies[i] < kOptimizerVariesMin ? 1U : 0U;
   finding.confidence = finding.rank_confidence =
       static_cast<double>(hits) / static_cast<double>(varies.size());
   finding.evidence.push_back(who_is_slowest(context, carriers));

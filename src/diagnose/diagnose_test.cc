@@ -453,6 +453,19 @@ TEST(Diagnose, WhereTheOptimizerVariesAsMuchNoImbalanceMoves) {
   EXPECT_THAT(d.notes, Contains(HasSubstr("nothing says that work moves")));
 }
 
+// A parameter server beside its workers: their steps are its own time as well, and it is no peer.
+TEST(Diagnose, NothingMovesBetweenRanksWithOtherDuties) {
+  SyntheticJob job;
+  job.rank_count = 5;
+  job.data_jitter = 0.5;
+  job.step_count = 300;
+  EXPECT_THAT(kinds_of(run_job(job)), ElementsAre("moving_imbalance"));
+  job.idle_rank = 0;
+  const Diagnosis d = run_job(job);
+  EXPECT_TRUE(d.findings.empty()) << verdict_text(d);
+  EXPECT_THAT(d.notes, Contains(HasSubstr("duties of their own")));
+}
+
 TEST(Diagnose, AFewLongStepsAreToldThoughTheOptimizerVaries) {
   SyntheticJob job = with_fault(Fault::Kind::kCheckpoint, 2, 1200, 60);
   job.step_count = 130;

@@ -300,6 +300,7 @@ class Simulator {
     RankState& rank = ranks_[r];
     const std::int64_t begin_ns = rank.now_ns;
     if (job_.data_jitter > 0) rank.data_factor = drawn(job_.data_jitter);
+    if (static_cast<int>(r) == job_.idle_rank) rank.data_factor = 0.05;
     compute(rank, job_.input_ms, Act::kInput);
     if (const double ms = cost_ms(r, Fault::Kind::kInputSleep, s); ms > 0)
       block_until(rank, rank.now_ns + ns(ms), Act::kSlowInput);

@@ -45,6 +45,7 @@ struct SyntheticJob {
   int bucket_count{3};
   double jitter{0.05};         // relative, uniform in [-jitter, +jitter], each piece on its own
   double data_jitter{0};       // likewise, of forward and backward of a rank and step together
+  int idle_rank{-1};           // has nearly nothing to compute
   double optimizer_jitter{0};  // likewise, of the optimizer
   double queue_mean_ms{0};     // mean processor queueing per piece, exponential
   double sample_hz{25};

@@ -204,6 +204,9 @@ inline constexpr char kAdviceInterrupts[] =
 inline constexpr char kFewStepsCarry[] =
     "{} of {} steps carry half of the loss; rank {} is slowest in {} of these {}: too few to "
     "blame it, record for longer";
+inline constexpr char kOtherDuties[] =
+    "a rank works less than half as much as another: they have duties of their own, and whether "
+    "work moves between them is not judged";
 inline constexpr char kOptimizerVaries[] =
     "{:.1f} ms of a step are lost to the slowest rank, another one each time; the optimizer, which "
     "does the same on all ranks, varies {:.1f} to {:.1f} times as much: nothing says that work "
