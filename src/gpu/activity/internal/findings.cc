@@ -42,9 +42,13 @@ class Grouped {
 
   void add(std::string_view kind, std::string_view detail, const DeviceFigures& device,
            double share, std::string evidence) {
-    const std::int64_t job = job_of(options_, device.pid, device.rank);
+    add(kind, detail, device.pid, device.rank, share, std::move(evidence));
+  }
+  void add(std::string_view kind, std::string_view detail, std::int32_t pid, std::int32_t rank,
+           double share, std::string evidence) {
+    const std::int64_t job = job_of(options_, pid, rank);
     found_[{std::string(kind), std::string(detail), job}].push_back(
-        {device.pid, device.rank, share, std::move(evidence)});
+        {pid, rank, share, std::move(evidence)});
   }
   std::vector<Finding> take() {
     std::vector<Finding> out;
@@ -262,6 +266,11 @@ std::string verdict_of(const Finding& finding, bool has_several) {
     return fmt::format("{}: {}", who, starved_words(finding.detail));
   if (finding.kind == "launch_bound")
     return fmt::format("{}: kernels end before the next one is launched", who);
+  if (finding.kind == "slow_kernel" && finding.detail == kClockedLower)
+    return fmt::format("{}: all kernels take longer than on the peers: {} slower", who,
+                       finding.ranks.size() == 1 ? "its device is" : "their devices are");
+  if (finding.kind == "slow_kernel")
+    return fmt::format("{}: a kernel takes longer than on the peers", who);
   return fmt::format("{}: the device copies instead of computing ({})", who,
                      finding.detail == "pageable"   ? "pageable memory: copies cannot overlap"
                      : finding.detail == "blocking" ? "the program waits for each copy"
@@ -365,11 +374,12 @@ std::vector<Finding> findings_of(const Input& in, WorkReport& report) {
   const bool has_several = std::any_of(
       report.devices.begin(), report.devices.end(),
       [&](const DeviceFigures& device) { return device.pid != report.devices.front().pid; });
+  for (SlowKernel& slow : slow_kernels(in, report))
+    grouped.add("slow_kernel", slow.detail, slow.pid, slow.rank, slow.share,
+                std::move(slow.evidence));
   std::vector<Finding> costs = grouped.take();
   for (Finding& finding : costs)
     finding.verdict = verdict_of(finding, has_several);
-  for (Finding& finding : slow_kernels(in, report))
-    costs.push_back(std::move(finding));
   std::stable_sort(costs.begin(), costs.end(), [](const Finding& a, const Finding& b) {
     return a.share.value_or(0) > b.share.value_or(0);
   });

@@ -9,6 +9,7 @@
 #include <map>
 #include <numeric>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "gpu/activity/internal/findings.h"
@@ -18,7 +19,7 @@
 namespace kansoku::gpu::activity {
 namespace {
 
-constexpr std::string_view kClockedLower = "clocked_lower";
+constexpr std::size_t kRanksNotedMax = 16;  // by number
 
 /// A kernel at one size of work, the same on every rank of a job.
 struct KernelKey {
@@ -107,16 +108,25 @@ Quantiles quantiles_of(const std::vector<double>& us) {
   return out;
 }
 
+/// Times of all ranks at each quantile, ascending.
+using Sorted = std::array<std::vector<double>, std::tuple_size_v<Quantiles>>;
+
+/// Median of `sorted` without one of its values.
+double median_of_others(const std::vector<double>& sorted, double own) {
+  const auto left_out = static_cast<std::size_t>(
+      std::lower_bound(sorted.begin(), sorted.end(), own) - sorted.begin());
+  const auto at = [&](std::size_t i) { return sorted[i < left_out ? i : i + 1]; };
+  const std::size_t count = sorted.size() - 1;
+  return (at((count - 1) / 2) + at(count / 2)) / 2;
+}
+
 /// How much longer a kernel takes: the ratio of equal quantiles that half of its time lies below.
 /// One name may do work of several sizes, which nothing tells apart: the medians of such times jump
-/// from one size to the other, these ratios do not.
-double ratio_of(const Quantiles& own, const std::vector<const Quantiles*>& peers) {
+/// from one size to the other, these ratios do not. `all`: of at least two ranks.
+double ratio_of(const Quantiles& own, const Sorted& all) {
   std::vector<Compared> at_quantiles;
   for (std::size_t i = 0; i < own.size(); ++i) {
-    std::vector<double> of_peers;
-    for (const Quantiles* const peer : peers)
-      of_peers.push_back((*peer)[i]);
-    const double peers_us = stats::median(of_peers);
+    const double peers_us = median_of_others(all[i], own[i]);
     if (peers_us > 0 && own[i] > 0)
       at_quantiles.push_back({.name = {}, .ratio = own[i] / peers_us, .total_us = own[i]});
   }
@@ -129,6 +139,12 @@ void compare_one(const KernelKey& key, const TimesOfRanks& of_ranks, std::size_t
   for (const auto& [rank, us] : of_ranks) {
     if (us.size() >= kKernelCountMin) known[rank] = quantiles_of(us);
   }
+  Sorted all;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    for (const auto& [rank, quantiles] : known)
+      all[i].push_back(quantiles[i]);
+    std::sort(all[i].begin(), all[i].end());
+  }
   for (const auto& [rank, us] : of_ranks) {
     OfRank& of = out[{key.job, rank}];
     const double total_us = std::accumulate(us.begin(), us.end(), 0.0);
@@ -136,11 +152,7 @@ void compare_one(const KernelKey& key, const TimesOfRanks& of_ranks, std::size_t
     if (of_ranks.size() * 2 < rank_count) of.own_us += total_us;
     const auto own = known.find(rank);
     if (known.size() < kPeersMin || own == known.end()) continue;
-    std::vector<const Quantiles*> peers;
-    for (const auto& [other, quantiles] : known) {
-      if (other != rank) peers.push_back(&quantiles);
-    }
-    of.kernels.push_back({key.name, ratio_of(own->second, peers), total_us, stats::median(us)});
+    of.kernels.push_back({key.name, ratio_of(own->second, all), total_us, stats::median(us)});
   }
 }
 
@@ -157,40 +169,11 @@ std::map<JobRank, OfRank> compare(const Input& in) {
   return out;
 }
 
-/// One finding of a detail in a job, on however many ranks; the greatest share counts.
-class Slow {
- public:
-  void add(const JobRank& of, const std::vector<std::int32_t>& pids, std::string_view detail,
-           double share, std::string evidence) {
-    Finding& finding = found_[{of.first, std::string(detail)}];
-    finding.kind = "slow_kernel";
-    finding.detail = detail;
-    finding.ranks.push_back(of.second);
-    finding.pids.insert(finding.pids.end(), pids.begin(), pids.end());
-    finding.share = std::max(finding.share.value_or(0), share);
-    finding.evidence.push_back(std::move(evidence));
-  }
-  std::vector<Finding> take() {
-    std::vector<Finding> out;
-    for (auto& [key, finding] : found_) {
-      const bool is_one = finding.ranks.size() == 1;
-      finding.verdict =
-          fmt::format("{} {}: {}", is_one ? "rank" : "ranks", fmt::join(finding.ranks, ", "),
-                      finding.detail != kClockedLower
-                          ? "a kernel takes longer than on the peers"
-                          : fmt::format("all kernels take longer than on the peers: {} slower",
-                                        is_one ? "the device is" : "the devices are"));
-      out.push_back(std::move(finding));
-    }
-    return out;
-  }
-
- private:
-  std::map<std::pair<std::int64_t, std::string>, Finding> found_;
-};
-
-void judge(const JobRank& who, const std::vector<std::int32_t>& pids, double window_us,
-           const OfRank& of, Slow& out) {
+void judge(const JobRank& who, std::int32_t pid, double window_us, const OfRank& of,
+           std::vector<SlowKernel>& out) {
+  const auto add = [&](std::string_view detail, double share, std::string evidence) {
+    out.push_back({pid, who.second, std::string(detail), share, std::move(evidence)});
+  };
   const std::vector<Compared>& kernels = of.kernels;
   const double ratio = median_ratio(kernels);
   double compared_us = 0, like_us = 0, excess_us = 0;
@@ -204,9 +187,9 @@ void judge(const JobRank& who, const std::vector<std::int32_t>& pids, double win
   // The few kernels that a rank with other work shares with its peers do not speak for its device.
   if (is_clocked && compared_us >= kComparedShareMin * of.kernels_us) {
     if (excess_us / window_us >= kLossShareMin)
-      out.add(who, pids, kClockedLower, excess_us / window_us,
-              fmt::format("rank {}: {} kernels take {:.3f} times as long as on the median peer",
-                          who.second, kernels.size(), ratio));
+      add(kClockedLower, excess_us / window_us,
+          fmt::format("rank {}: {} kernels take {:.3f} times as long as on the median peer",
+                      who.second, kernels.size(), ratio));
     return;
   }
   std::map<std::string_view, std::pair<double, const Compared*>> by_name;  // all its sizes
@@ -218,26 +201,28 @@ void judge(const JobRank& who, const std::vector<std::int32_t>& pids, double win
   }
   for (const auto& [name, slow] : by_name) {
     if (slow.first / window_us < kLossShareMin) continue;
-    out.add(who, pids, name, slow.first / window_us,
-            fmt::format("rank {}: {}: {:.1f} us, {:.3f} times the peers'", who.second, name,
-                        slow.second->median_us, slow.second->ratio));
+    add(name, slow.first / window_us,
+        fmt::format("rank {}: {}: {:.1f} us, {:.3f} times the peers'", who.second, name,
+                    slow.second->median_us, slow.second->ratio));
   }
 }
 
 /// Ranks that do other work than most are held against few or none.
-void add_notes_of_own_work(const std::map<JobRank, OfRank>& compared, WorkReport& report) {
+void add_notes_of_own_work(const Input& in, const std::map<JobRank, OfRank>& compared,
+                           WorkReport& report) {
   std::map<std::int64_t, std::vector<std::string>> of_jobs;
-  std::map<std::int64_t, std::int32_t> pids;
-  for (const DeviceFigures& device : report.devices)
-    for (const auto& [who, of] : compared) {
-      if (who.second == device.rank) pids.try_emplace(who.first, device.pid);
-    }
   for (const auto& [who, of] : compared) {
-    if (of.own_us >= kOwnWorkShareMin * of.kernels_us && of.kernels_us > 0)
+    if (of.kernels_us > 0 && of.own_us >= kOwnWorkShareMin * of.kernels_us)
       of_jobs[who.first].push_back(
           fmt::format("{} ({:.0f} %)", who.second, of.own_us / of.kernels_us * 100));
   }
-  for (const auto& [job, ranks] : of_jobs) {
+  std::map<std::int64_t, std::int32_t> pids;
+  for (const DeviceFigures& device : report.devices)
+    pids.try_emplace(job_of(in.options, device.pid, device.rank), device.pid);
+  for (auto& [job, ranks] : of_jobs) {
+    const std::size_t more = ranks.size() - std::min(ranks.size(), kRanksNotedMax);
+    ranks.resize(ranks.size() - more);
+    if (more > 0) ranks.push_back(fmt::format("{} more", more));
     report.device_notes.push_back(
         {pids[job], fmt::format("rank {}: so much of the kernels' time is in kernels or sizes that "
                                 "most ranks of the job do not run: other work, not compared",
@@ -247,28 +232,27 @@ void add_notes_of_own_work(const std::map<JobRank, OfRank>& compared, WorkReport
 
 }  // namespace
 
-std::vector<Finding> slow_kernels(const Input& in, WorkReport& report) {
+std::vector<SlowKernel> slow_kernels(const Input& in, WorkReport& report) {
   if (!is_allowed(Figure::kKernelTotals, in.recorded)) return {};
   struct Judged {
     double us{0};
-    std::vector<std::int32_t> pids;
+    std::int32_t pid{0};
   };
   std::map<JobRank, Judged> of_ranks;
   for (const DeviceFigures& device : report.devices) {
     Judged& of = of_ranks[{job_of(in.options, device.pid, device.rank), device.rank}];
     of.us += device.judged_us.value_or(0);
-    if (std::find(of.pids.begin(), of.pids.end(), device.pid) == of.pids.end())
-      of.pids.push_back(device.pid);
+    of.pid = device.pid;
   }
   if (of_ranks.size() < kPeersMin) return {};  // large recordings of one process are common
   const std::map<JobRank, OfRank> compared = compare(in);
-  Slow slow;
+  std::vector<SlowKernel> out;
   for (const auto& [who, of] : compared) {
     const Judged& judged = of_ranks[who];
-    if (judged.us > 0) judge(who, judged.pids, judged.us, of, slow);
+    if (judged.us > 0) judge(who, judged.pid, judged.us, of, out);
   }
-  add_notes_of_own_work(compared, report);
-  return slow.take();
+  add_notes_of_own_work(in, compared, report);
+  return out;
 }
 
 }  // namespace kansoku::gpu::activity
