@@ -3,16 +3,22 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
 
 namespace kansoku::trace {
 
+namespace {
+
+/// By the name alone: parameters name the library's types as well.
 bool is_collective_kernel(std::string_view name) {
-  constexpr std::string_view kVoid = "void ";
-  constexpr std::array<std::string_view, 3> kPrefixes{"ncclKernel", "ncclDevKernel", "rcclKernel"};
-  if (name.starts_with(kVoid)) name.remove_prefix(kVoid.size());
-  return std::any_of(kPrefixes.begin(), kPrefixes.end(),
-                     [&](std::string_view prefix) { return name.starts_with(prefix); });
+  constexpr std::array<std::string_view, 3> kWords{"ncclKernel", "ncclDevKernel_", "rcclKernel"};
+  name = name.substr(0, name.find('('));
+  return std::any_of(kWords.begin(), kWords.end(), [&](std::string_view word) {
+    return name.find(word) != std::string_view::npos;
+  });
 }
+
+}  // namespace
 
 // PyTorch's profilers write so into the kernels of NCCL, of RCCL and of oneCCL.
 CollectiveKernels::CollectiveKernels(const Trace& trace)

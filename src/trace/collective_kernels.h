@@ -2,18 +2,14 @@
 #pragma once
 
 #include <cstddef>
-#include <string_view>
 
 #include "trace/model.h"
 
 namespace kansoku::trace {
 
-/// True for kernels of NCCL and of RCCL: ncclKernel_AllReduce_RING_LL_..., ncclDevKernel_...,
-/// rcclKernel..., with "void " in front, too.
-[[nodiscard]] bool is_collective_kernel(std::string_view name);
-
-/// Which device operations of a trace are collectives: by their names, or because the profiler says
-/// which collective they compute, whatever the library. Borrows the trace.
+/// Which device operations of a trace are collectives: by the names of NCCL's and RCCL's kernels
+/// (ncclKernel_AllReduce_RING_LL_..., ncclDevKernel_..., rcclKernel..., mangled or not), or because
+/// the profiler says which collective they compute, whatever the library. Borrows the trace.
 class CollectiveKernels {
  public:
   explicit CollectiveKernels(const Trace& trace);

@@ -55,6 +55,8 @@ class Judge {
   void add_tests(std::size_t number);
   void add_test(std::size_t number, std::size_t rank, Change Row::*metric,
                 const Difference& difference, double centre);
+  [[nodiscard]] static bool changed_itself(const Test& test);
+  [[nodiscard]] bool takes_longer_for_its_work(const Test& test) const;
   void accept(const Test& test, double corrected);
   void name_changes();
   void sum_lanes();
@@ -252,25 +254,29 @@ void Judge::add_tests(std::size_t number) {
     add_test(number, rank, &Row::call, ranks[rank], centre(rank));
 }
 
+/// Beside the lane's common factor: what stands still while others change is not told for that.
+bool Judge::changed_itself(const Test& test) {
+  const bool is_sure = test.change.low.value_or(0) > 1 || test.change.high.value_or(2) < 1;
+  return is_sure && (test.away > 0) == (test.change.ratio.value_or(1) > 1);
+}
+
+/// Time does not grow with work in proportion: a kernel's start and its last wave do not, and a
+/// host that only launches takes the same time for any work.
+bool Judge::takes_longer_for_its_work(const Test& test) const {
+  const Row& row = drafts_[test.draft].row;
+  return std::expm1(test.away) >= kPerWorkEffectMin &&
+         (row.lane == Lane::kDevice || row.call.after >= (1 + kPerWorkEffectMin) * row.call.before);
+}
+
 void Judge::accept(const Test& test, double corrected) {
   Row& row = drafts_[test.draft].row;
   Change change = test.change;
   change.p = corrected;
   change.is_significant =
       corrected <= kFamilyErrorMax && std::abs(std::expm1(test.away)) >= effect_min(sides_, row);
-  if (test.metric == &Row::call) {
-    // Time does not grow with work in proportion: a kernel's start and its last wave do not, and a
-    // host that only launches takes the same time for any work.
-    const bool is_longer =
-        row.lane == Lane::kDevice || row.call.after >= (1 + kPerWorkEffectMin) * row.call.before;
-    if (row.is_per_work)
-      change.is_significant =
-          change.is_significant && std::expm1(test.away) >= kPerWorkEffectMin && is_longer;
-    // Beside the lane's common factor: what did not change at all is not told for standing still.
-    const bool is_sure = change.low.value_or(0) > 1 || change.high.value_or(2) < 1;
-    const bool is_same_way = (test.away > 0) == (change.ratio.value_or(1) > 1);
-    change.is_significant = change.is_significant && is_sure && is_same_way;
-  }
+  if (test.metric == &Row::call)
+    change.is_significant = change.is_significant && changed_itself(test) &&
+                            (!row.is_per_work || takes_longer_for_its_work(test));
   if (row.match == Match::kNone) change.ratio = change.low = change.high = std::nullopt;
   if (test.rank == kAllRanks) {
     row.*test.metric = change;

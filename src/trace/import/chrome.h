@@ -24,8 +24,7 @@ struct ChromeOptions {
 
 STAT(import_bad_events, kDataLoss, kImport,
      "events that are no JSON or have no usable time, and ends without a begin, were left out; "
-     "those "
-     "that are no UTF-8 were read, with question marks for their bytes beyond ASCII");
+     "where their bytes are no UTF-8 they were read, with question marks for those beyond ASCII");
 STAT(import_device_operations, kNotice, kImport,
      "events of categories that are not known, with a device and a stream: read as kernels");
 STAT(import_bad_members, kDataLoss, kImport,

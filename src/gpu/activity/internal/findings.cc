@@ -219,11 +219,6 @@ void add_bound(const DeviceFigures& device, double judged_us, Grouped& out) {
   if (device.copies) add_copies(device, judged_us, out);
 }
 
-void add_note(const DeviceFigures& device, std::string text, WorkReport& report) {
-  if (report.device_notes.size() < kDeviceNotesMax)
-    report.device_notes.push_back({device.pid, std::move(text)});
-}
-
 /// Idle time that is no pattern, if it is much: the start of a program, a checkpoint.
 void add_stalls(const DeviceFigures& device, double judged_us, WorkReport& report) {
   if (!device.longest_idle || device.longest_idle->us < kStallShareMin * judged_us) return;
@@ -242,7 +237,7 @@ void add_stalls(const DeviceFigures& device, double judged_us, WorkReport& repor
   if (!causes.empty())
     text += fmt::format("; single stalls, no pattern: {} of {:.1f} ms", fmt::join(causes, ", "),
                         judged_us / 1e3);
-  add_note(device, std::move(text), report);
+  add_note(device.pid, std::move(text), report);
 }
 
 /// Communication with nothing beside it.
@@ -250,7 +245,7 @@ void add_exposed(const DeviceFigures& device, double judged_us, bool is_alone, W
   if (!device.overlap) return;
   const double exposed_us = device.overlap->communication_us - device.overlap->both_us;
   if (exposed_us < kLossShareMin * judged_us) return;
-  add_note(device,
+  add_note(device.pid,
            fmt::format(
                "{}: communication runs for {:.1f} of {:.1f} ms ({:.0f} %) with no kernel beside "
                "it{}",
@@ -338,6 +333,11 @@ void add_memory(const MemoryFigures& memory, std::vector<Finding>& out,
 }
 
 }  // namespace
+
+void add_note(std::int32_t pid, std::string text, WorkReport& report) {
+  if (report.device_notes.size() < kDeviceNotesMax)
+    report.device_notes.push_back({pid, std::move(text)});
+}
 
 std::int64_t job_of(const Options& options, std::int32_t pid, std::int32_t rank) {
   constexpr std::int64_t kOfRanks = -1;  // others are pids, and jobs of the caller's from here down

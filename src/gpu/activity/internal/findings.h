@@ -15,6 +15,9 @@ namespace kansoku::gpu::activity {
 /// Oddities that are no finding go as notes into `report.notes`.
 [[nodiscard]] std::vector<Finding> findings_of(const Input& in, WorkReport& report);
 
+/// Notes beyond a bound are left out.
+void add_note(std::int32_t pid, std::string text, WorkReport& report);
+
 /// Which job a process is of, by Options::jobs: processes of one job have one number.
 [[nodiscard]] std::int64_t job_of(const Options& options, std::int32_t pid, std::int32_t rank);
 

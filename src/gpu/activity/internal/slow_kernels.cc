@@ -9,12 +9,12 @@
 #include <map>
 #include <numeric>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "gpu/activity/internal/findings.h"
 #include "gpu/activity/internal/spread.h"
 #include "gpu/activity/thresholds.h"
+#include "stats/peers.h"
 
 namespace kansoku::gpu::activity {
 namespace {
@@ -83,76 +83,67 @@ std::map<KernelKey, TimesOfRanks> times_of(const Input& in) {
   return out;
 }
 
-/// The ratio that half of the kernels' time lies below.
-double median_ratio(std::vector<Compared> kernels) {
-  std::sort(kernels.begin(), kernels.end(),
-            [](const Compared& a, const Compared& b) { return a.ratio < b.ratio; });
+struct Weighed {
+  double ratio{1}, us{0};
+};
+
+/// The ratio that half of the time lies below.
+double median_ratio(std::vector<Weighed> ratios) {
+  std::sort(ratios.begin(), ratios.end(),
+            [](const Weighed& a, const Weighed& b) { return a.ratio < b.ratio; });
   double all_us = 0;
-  for (const Compared& kernel : kernels)
-    all_us += kernel.total_us;
+  for (const Weighed& one : ratios)
+    all_us += one.us;
   double below_us = 0;
-  for (const Compared& kernel : kernels) {
-    below_us += kernel.total_us;
-    if (below_us >= all_us / 2) return kernel.ratio;
+  for (const Weighed& one : ratios) {
+    below_us += one.us;
+    if (below_us >= all_us / 2) return one.ratio;
   }
   return 1;
 }
 
-/// From 0.05 to 0.95.
-using Quantiles = std::array<double, 19>;
-
-Quantiles quantiles_of(const std::vector<double>& us) {
-  Quantiles out{};
-  for (std::size_t i = 0; i < out.size(); ++i)
-    out[i] = stats::quantile(us, static_cast<double>(i + 1) / static_cast<double>(out.size() + 1));
-  return out;
-}
-
-/// Times of all ranks at each quantile, ascending.
-using Sorted = std::array<std::vector<double>, std::tuple_size_v<Quantiles>>;
-
-/// Median of `sorted` without one of its values.
-double median_of_others(const std::vector<double>& sorted, double own) {
-  const auto left_out = static_cast<std::size_t>(
-      std::lower_bound(sorted.begin(), sorted.end(), own) - sorted.begin());
-  const auto at = [&](std::size_t i) { return sorted[i < left_out ? i : i + 1]; };
-  const std::size_t count = sorted.size() - 1;
-  return (at((count - 1) / 2) + at(count / 2)) / 2;
-}
-
-/// How much longer a kernel takes: the ratio of equal quantiles that half of its time lies below.
-/// One name may do work of several sizes, which nothing tells apart: the medians of such times jump
-/// from one size to the other, these ratios do not. `all`: of at least two ranks.
-double ratio_of(const Quantiles& own, const Sorted& all) {
-  std::vector<Compared> at_quantiles;
-  for (std::size_t i = 0; i < own.size(); ++i) {
-    const double peers_us = median_of_others(all[i], own[i]);
-    if (peers_us > 0 && own[i] > 0)
-      at_quantiles.push_back({.name = {}, .ratio = own[i] / peers_us, .total_us = own[i]});
+/// How much longer a kernel takes on each of at least two ranks than on the median of the others:
+/// the ratio of equal quantiles, 0.05 to 0.95, that half of its time lies below. One name may do
+/// work of several sizes, which nothing tells apart: the medians of such times jump from one size
+/// to the other, these ratios do not. [rank]: as in `us`.
+std::vector<double> ratios_of(const std::vector<const std::vector<double>*>& us) {
+  constexpr int kParts = 20;
+  std::vector<std::vector<Weighed>> at_quantiles(us.size());
+  for (int i = 1; i < kParts; ++i) {
+    std::vector<double> of_ranks;
+    for (const std::vector<double>* const of_rank : us)
+      of_ranks.push_back(stats::quantile(*of_rank, static_cast<double>(i) / kParts));
+    const std::vector<double> of_peers = stats::centres_of_others(of_ranks);
+    for (std::size_t r = 0; r < us.size(); ++r) {
+      if (of_peers[r] > 0 && of_ranks[r] > 0)
+        at_quantiles[r].push_back({of_ranks[r] / of_peers[r], of_ranks[r]});
+    }
   }
-  return median_ratio(std::move(at_quantiles));
+  std::vector<double> out;
+  for (std::vector<Weighed>& of_rank : at_quantiles)
+    out.push_back(median_ratio(std::move(of_rank)));
+  return out;
 }
 
 void compare_one(const KernelKey& key, const TimesOfRanks& of_ranks, std::size_t rank_count,
                  std::map<JobRank, OfRank>& out) {
-  std::map<std::int32_t, Quantiles> known;
-  for (const auto& [rank, us] : of_ranks) {
-    if (us.size() >= kKernelCountMin) known[rank] = quantiles_of(us);
-  }
-  Sorted all;
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    for (const auto& [rank, quantiles] : known)
-      all[i].push_back(quantiles[i]);
-    std::sort(all[i].begin(), all[i].end());
-  }
+  std::vector<std::int32_t> known;
+  std::vector<const std::vector<double>*> us_of_known;
   for (const auto& [rank, us] : of_ranks) {
     OfRank& of = out[{key.job, rank}];
     const double total_us = std::accumulate(us.begin(), us.end(), 0.0);
     of.kernels_us += total_us;
     if (of_ranks.size() * 2 < rank_count) of.own_us += total_us;
-    const auto own = known.find(rank);
-    if (known.size() < kPeersMin || own == known.end()) continue;
-    of.kernels.push_back({key.name, ratio_of(own->second, all), total_us, stats::median(us)});
+    if (us.size() < kKernelCountMin) continue;
+    known.push_back(rank);
+    us_of_known.push_back(&us);
+  }
+  if (known.size() < kPeersMin) return;
+  const std::vector<double> ratios = ratios_of(us_of_known);
+  for (std::size_t r = 0; r < known.size(); ++r) {
+    const std::vector<double>& us = *us_of_known[r];
+    out[{key.job, known[r]}].kernels.push_back(
+        {key.name, ratios[r], std::accumulate(us.begin(), us.end(), 0.0), stats::median(us)});
   }
 }
 
@@ -175,7 +166,10 @@ void judge(const JobRank& who, std::int32_t pid, double window_us, const OfRank&
     out.push_back({pid, who.second, std::string(detail), share, std::move(evidence)});
   };
   const std::vector<Compared>& kernels = of.kernels;
-  const double ratio = median_ratio(kernels);
+  std::vector<Weighed> ratios;
+  for (const Compared& kernel : kernels)
+    ratios.push_back({kernel.ratio, kernel.total_us});
+  const double ratio = median_ratio(std::move(ratios));
   double compared_us = 0, like_us = 0, excess_us = 0;
   for (const Compared& kernel : kernels) {
     compared_us += kernel.total_us;
@@ -223,10 +217,11 @@ void add_notes_of_own_work(const Input& in, const std::map<JobRank, OfRank>& com
     const std::size_t more = ranks.size() - std::min(ranks.size(), kRanksNotedMax);
     ranks.resize(ranks.size() - more);
     if (more > 0) ranks.push_back(fmt::format("{} more", more));
-    report.device_notes.push_back(
-        {pids[job], fmt::format("rank {}: so much of the kernels' time is in kernels or sizes that "
-                                "most ranks of the job do not run: other work, not compared",
-                                fmt::join(ranks, ", "))});
+    add_note(pids[job],
+             fmt::format("rank {}: so much of the kernels' time is in kernels or sizes that most "
+                         "ranks of the job do not run: other work, not compared",
+                         fmt::join(ranks, ", ")),
+             report);
   }
 }
 
