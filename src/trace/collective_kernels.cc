@@ -9,10 +9,9 @@ namespace kansoku::trace {
 
 namespace {
 
-/// By the name alone: parameters name the library's types as well.
+/// With the underscore, which types of parameters have not: ncclDevKernelArgsStorage.
 bool is_collective_kernel(std::string_view name) {
-  constexpr std::array<std::string_view, 3> kWords{"ncclKernel", "ncclDevKernel_", "rcclKernel"};
-  name = name.substr(0, name.find('('));
+  constexpr std::array<std::string_view, 3> kWords{"ncclKernel_", "ncclDevKernel_", "rcclKernel_"};
   return std::any_of(kWords.begin(), kWords.end(), [&](std::string_view word) {
     return name.find(word) != std::string_view::npos;
   });
