@@ -56,6 +56,7 @@ class Planted:
 
     ranks = RANKS
     is_probed = False  # another recorder is beside
+    own_line = ""  # the innermost line of the program's own, where Python's library is deeper
 
     def moment(self, job):
         job.wait(lambda: job.logged("hang"), "the planted fault")
@@ -111,6 +112,7 @@ class Collective(Planted):
         self.faults = {}
         last = "signal:1" if how == "signal" else "lock:1"
         self.skipped = 0
+        self.own_line = "lock (" if how == "lock" else ""
         self.plan = f"train:{self.steps},{self.rank}/{last},train:50"
         if how == "skip":
             self.plan = f"train:{self.steps},{self.rank}/skip:1,train:20,{self.rank}/lock:1,train:1"
@@ -246,6 +248,9 @@ def gate(options, library, folder, report):
                 except Wrong as reason:
                     why = str(reason)
             expect(not why, why)
+            if planted.own_line:
+                marked = [line.strip() for line in job.hang_text().splitlines() if "<- the program's own code" in line]
+                expect(any(planted.own_line in line for line in marked), f"the lines that are marked: {marked}")
 
     def waits():
         with Job(options.kansoku, library, folder, 2, "train:150,0/host:7,train:20") as job:

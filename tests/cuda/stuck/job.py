@@ -142,6 +142,10 @@ class Job:
         answer["at"] = now()
         return answer
 
+    def hang_text(self):
+        words = [word for pid in self.pids for word in ("-p", str(pid))]
+        return subprocess.run([self.kansoku, "hang", *words], capture_output=True, text=True, check=False).stdout
+
     def is_over(self):
         return all(process.poll() is not None for process in self.processes)
 
