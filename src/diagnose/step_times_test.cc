@@ -10,6 +10,9 @@
 namespace kansoku::diagnose {
 namespace {
 
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
@@ -46,6 +49,47 @@ TEST(StepTimes, PhasesOfAStepSumToItAndStepsFollowEachOther) {
       EXPECT_TRUE(s == 0 || rank.begin_ns[s] > rank.begin_ns[s - 1]);
     }
   }
+}
+
+TEST(StepTimes, AClosuresPassesAreForwardAndBackward) {
+  SyntheticJob job;
+  const auto plain = step_times(make_trace(job), {});
+  job.has_closure = true;
+  const auto closure = step_times(make_trace(job), {});
+  ASSERT_TRUE(plain && closure);
+  for (std::size_t r = 0; r < plain->ranks.size(); ++r) {
+    for (const Phase phase : {Phase::kForward, Phase::kBackward, Phase::kOptimizer}) {
+      const auto p = static_cast<std::size_t>(phase);
+      EXPECT_NEAR(stats::mean(closure->ranks[r].phase_ms[p]),
+                  stats::mean(plain->ranks[r].phase_ms[p]), 0.2)
+          << phase_name(phase);
+    }
+  }
+}
+
+TEST(StepTimes, AreThoseOfTheThreadThatTrains) {
+  SyntheticJob job;
+  job.trains_beside = true;
+  job.faults = {{Fault::Kind::kForwardBusy, 2, 15, 1}};
+  const auto diagnosis = diagnose(make_trace(job), {});
+  ASSERT_TRUE(diagnosis);
+  EXPECT_THAT(kinds_of(*diagnosis), ElementsAre("slow_forward"));
+  EXPECT_THAT(diagnosis->findings.at(0).ranks, ElementsAre(2));
+}
+
+TEST(StepTimes, OfStepsWithoutCollectivesAreAlignedByCount) {
+  SyntheticJob job;
+  job.collective_steps = 1;
+  job.step_count = 60;
+  const auto steps = step_times(make_trace(job), {});
+  ASSERT_TRUE(steps);
+  EXPECT_GE(steps->durations_ms.size(), 50U);
+  EXPECT_THAT(steps->notes, Contains(HasSubstr("by their number since the last one")));
+  job.collective_steps = -1;
+  job.accumulation = 4;
+  const auto accumulated = step_times(make_trace(job), {});
+  ASSERT_TRUE(accumulated);
+  EXPECT_THAT(accumulated->notes, Not(Contains(HasSubstr("aligned"))));
 }
 
 TEST(StepTimes, OfATraceWithoutRanksAreNone) {

@@ -53,6 +53,7 @@ enum class Act : std::uint8_t {
 
 constexpr std::size_t kLockWaitIndex = static_cast<std::size_t>(Act::kLockWait);
 constexpr std::int32_t kHelperTid = 77;
+constexpr std::int32_t kBesideTid = 7;
 constexpr const char* kLoader = "/usr/lib/python3/dist-packages/torch/utils/data/dataloader.py";
 constexpr const char* kUser = "/app/train.py";
 
@@ -132,6 +133,8 @@ struct Arg {
 
 struct RankState {
   std::int32_t pid{0};
+  std::int32_t tid{0};  // of the thread that trains
+  std::int64_t input_end_ns{0};
   trace::TrackId main{};
   std::array<trace::TrackId, 2> gloo{};
   std::int64_t now_ns{kStartNs};
@@ -159,9 +162,9 @@ class Simulator {
       close_rank(rank, end_ns);
     if (job_.has_samples) {
       for (RankState& rank : ranks_) {
-        sample(rank.pid, rank.segments);
+        sample(rank.pid, rank.tid, rank.segments);
         add_waits(rank);
-        sample(rank.pid + 500, rank.worker_segments);
+        sample(rank.pid + 500, rank.pid + 500, rank.worker_segments);
       }
     }
     add_noise(end_ns);
@@ -198,7 +201,9 @@ class Simulator {
   void add_rank(int r) {
     RankState rank;
     rank.pid = 1000 + 1000 * r;
-    rank.main = add_track(rank.pid, rank.pid);
+    rank.tid = job_.trains_beside ? rank.pid + kBesideTid : rank.pid;
+    rank.main = add_track(rank.pid, rank.tid);
+    if (job_.trains_beside) add_track(rank.pid, rank.pid);
     add_track(rank.pid, rank.pid + kHelperTid);
     rank.gloo = {add_track(rank.pid, rank.pid + 1), add_track(rank.pid, rank.pid + 2)};
     add_process(rank.pid, 900, static_cast<std::size_t>(r), "rank");
@@ -272,9 +277,9 @@ class Simulator {
   // The processor is taken away for a while.
   void queue(RankState& rank, std::int64_t delay_ns, Act act) {
     if (delay_ns <= 0) return;
-    add_switch(rank.now_ns, rank.pid, 0, 0);
+    add_switch(rank.now_ns, rank.tid, 0, 0);
     advance(rank, delay_ns, act, trace::SampleState::kRunning);
-    add_switch(rank.now_ns, 0, 0, rank.pid);
+    add_switch(rank.now_ns, 0, 0, rank.tid);
   }
 
   void compute(RankState& rank, double ms, Act act) {
@@ -289,11 +294,11 @@ class Simulator {
 
   void block_until(RankState& rank, std::int64_t until_ns, Act act) {
     if (until_ns <= rank.now_ns) return;
-    add_switch(rank.now_ns, rank.pid, 1, 0);
+    add_switch(rank.now_ns, rank.tid, 1, 0);
     advance(rank, until_ns - rank.now_ns, act, trace::SampleState::kSleeping);
-    add_wake(rank.now_ns, rank.pid);
+    add_wake(rank.now_ns, rank.tid);
     advance(rank, queue_ns(), act, trace::SampleState::kRunning);
-    add_switch(rank.now_ns, 0, 0, rank.pid);
+    add_switch(rank.now_ns, 0, 0, rank.tid);
   }
 
   void input(std::size_t r, int s) {
@@ -315,6 +320,7 @@ class Simulator {
     }
     slice_to_now(r, "step", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
                  begin_ns);
+    rank.input_end_ns = rank.now_ns;
   }
 
   void slice_to_now(std::size_t r, const char* category, const char* name, std::int64_t begin_ns) {
@@ -409,7 +415,7 @@ class Simulator {
 
   void after_backward(std::size_t r, int s) {
     RankState& rank = ranks_[r];
-    const std::int64_t begin_ns = rank.now_ns;
+    const std::int64_t begin_ns = job_.has_closure ? rank.input_end_ns : rank.now_ns;
     compute(rank, job_.optimizer_ms, Act::kOptimizer);
     compute(rank, cost_ms(r, Fault::Kind::kOptimizerBusy, s), Act::kSlowOptimizer);
     slice_to_now(r, "step",
@@ -422,10 +428,10 @@ class Simulator {
     compute(rank, job_.other_ms, Act::kOther);
     compute(rank, cost_ms(r, Fault::Kind::kCheckpoint, s), Act::kCheckpoint);
     if (const double ms = cost_ms(r, Fault::Kind::kLockWait, s); ms > 0) {
-      add_switch(rank.now_ns, rank.pid, job_.wait_state, 0);
+      add_switch(rank.now_ns, rank.tid, job_.wait_state, 0);
       advance(rank, ns(ms), Act::kLockWait, trace::SampleState::kSleeping);
-      add_wake(rank.now_ns, rank.pid, rank.pid + kHelperTid);
-      add_switch(rank.now_ns, 0, 0, rank.pid);
+      add_wake(rank.now_ns, rank.tid, rank.pid + kHelperTid);
+      add_switch(rank.now_ns, 0, 0, rank.tid);
     }
     if (job_.evaluate_every > 0 && s % job_.evaluate_every == job_.evaluate_every - 1) {
       for (int i = 0; i < 5; ++i) {
@@ -447,6 +453,13 @@ class Simulator {
       input(r, s);
       forward(r, s);
     }
+    if (job_.collective_steps >= 0 && s >= job_.collective_steps) {
+      for (std::size_t r = 0; r < ranks_.size(); ++r) {
+        local_backward(r);
+        after_backward(r, s);
+      }
+      return;
+    }
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
       begin_ns[r] = ranks_[r].now_ns;
       if (!ranks_[r].is_stuck) issued[r] = issue_buckets(r, s);
@@ -458,7 +471,7 @@ class Simulator {
 
   void close_rank(RankState& rank, std::int64_t end_ns) {
     if (!is_hung_) return;
-    add_switch(rank.now_ns, rank.pid, 1, 0);
+    add_switch(rank.now_ns, rank.tid, 1, 0);
     advance(rank, end_ns - rank.now_ns, rank.is_stuck ? Act::kStuck : Act::kBackward,
             trace::SampleState::kSleeping);
   }
@@ -481,7 +494,7 @@ class Simulator {
     return known;
   }
 
-  void sample(std::int32_t pid, const std::vector<Segment>& segments) {
+  void sample(std::int32_t pid, std::int32_t tid, const std::vector<Segment>& segments) {
     if (segments.empty()) return;
     const double period_ms = 1000 / job_.sample_hz;
     std::size_t at = 0;
@@ -495,7 +508,7 @@ class Simulator {
       auto& table = trace_.samples;
       table.time_ns.push_back(time_ns);
       table.pid.push_back(pid);
-      table.tid.push_back(pid);
+      table.tid.push_back(tid);
       table.stack.push_back(stack_of(is_inside ? segments[at].act : Act::kWorkerIdle));
       table.state.push_back(is_inside ? segments[at].state : trace::SampleState::kSleeping);
       table.holds_gil.push_back(0);

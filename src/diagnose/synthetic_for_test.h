@@ -52,6 +52,9 @@ struct SyntheticJob {
   int accumulation{1};            // backward passes per step; only the last one communicates
   int evaluate_every{0};          // 0: never; else input events of an evaluation after that step
   bool has_own_optimizer{false};  // rank 0 calls its optimizer differently
+  bool has_closure{false};        // optimizer.step runs forward and backward
+  bool trains_beside{false};      // in a thread that is not the process's first
+  int collective_steps{-1};       // so many first steps hold collectives; -1: all
   bool has_step_slices{true};
   bool has_seq{true};
   bool has_sched{true};

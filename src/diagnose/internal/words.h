@@ -439,7 +439,10 @@ inline constexpr char kNoRepeats[] =
     "no steps found: no sequence of backward, optimizer, input or collective events repeats "
     "often enough";
 inline constexpr char kAlignedByTime[] =
-    "no collective was seen on all ranks: Kansoku aligned steps by time";
+    "steps hold no collective that was seen on all ranks: Kansoku aligned them by time";
+inline constexpr char kAlignedByCount[] =
+    "steps hold no collective: Kansoku aligned them by their number since the last one of all "
+    "ranks";
 inline constexpr char kFewCommonSteps[] = "only {} steps are common to all ranks; Kansoku needs {}";
 inline constexpr char kFewSteps[] = "only {} steps: confidence is limited";
 inline constexpr char kTooFewToName[] = "only {} steps: no rank is called slow with fewer than {}";

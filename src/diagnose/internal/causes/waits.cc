@@ -50,7 +50,7 @@ std::vector<SleepSample> read_waits(const Context& context, std::size_t r,
   const auto& instants = trace.instants;
   for (std::size_t i = 0; name != trace::StringId{} && i < instants.size(); ++i) {
     if (instants.name[i] != name || instants.track[i].raw >= trace.tracks.size()) continue;
-    if (trace.tracks[instants.track[i].raw].tid != context.job.ranks[r].pid) continue;
+    if (trace.tracks[instants.track[i].raw].tid != context.job.ranks[r].main_tid) continue;
     if (!region.contains(instants.time_ns[i])) continue;
     SleepSample seen{.time_ns = instants.time_ns[i], .call = {}, .on = {}};
     for (const trace::ArgValue& arg :
@@ -67,14 +67,16 @@ std::vector<SleepSample> read_waits(const Context& context, std::size_t r,
 /// The Python stacks of the other threads of a process, when its main thread was seen waiting.
 class Others {
  public:
-  Others(const trace::Trace& trace, std::int32_t pid, const std::vector<SleepSample>& waits)
+  Others(const trace::Trace& trace, const RankData& rank, const std::vector<SleepSample>& waits)
       : trace_(trace) {
     std::set<std::int64_t> times;
     for (const SleepSample& seen : waits)
       times.insert(seen.time_ns);
     const auto& samples = trace.samples;
     for (std::size_t i = 0; i < samples.size(); ++i) {
-      if (samples.pid[i] != pid || samples.tid[i] == pid || samples.is_native[i] != 0) continue;
+      if (samples.pid[i] != rank.pid || samples.tid[i] == rank.main_tid ||
+          samples.is_native[i] != 0)
+        continue;
       if (!times.contains(samples.time_ns[i])) continue;
       ++stacks_[samples.tid[i]][samples.stack[i]];
       if (samples.holds_gil[i] == 0) continue;
@@ -216,7 +218,7 @@ std::optional<MainWait> explain_wait(const Context& context, std::size_t rank,
   std::vector<SleepSample> of_kind;
   std::copy_if(waits.begin(), waits.end(), std::back_inserter(of_kind),
                [&](const SleepSample& seen) { return seen.call == call && seen.on == on; });
-  const Others others(context.trace, context.job.ranks[rank].pid, of_kind);
+  const Others others(context.trace, context.job.ranks[rank], of_kind);
   if (out.is_interpreter_lock) {
     add_holder(context, of_kind.size(), others, out);
   } else if (out.is_for_others) {

@@ -87,8 +87,9 @@ void PatternReader::read_operators(std::vector<std::vector<Execution>>& executio
          .end_ns = end_ns,
          .function = function->second,
          .activity = Activity::kCpuOp,
-         .use = track.tid == track.pid ? running_share(job_.ranks[rank->second], begin_ns, end_ns)
-                                       : 0});
+         .use = track.tid == job_.ranks[rank->second].main_tid
+                    ? running_share(job_.ranks[rank->second], begin_ns, end_ns)
+                    : 0});
   }
 }
 

@@ -108,10 +108,20 @@ std::vector<Members> declared_jobs(const Trace& trace) {
   return sorted;
 }
 
-// How often each process was seen to train on its main thread.
-std::map<std::int32_t, std::size_t> training_events(const Trace& trace) {
-  const NameTable names(trace);
-  std::map<std::int32_t, std::size_t> counts;
+/// How often each thread was seen to train, by process.
+class TrainingThreads {
+ public:
+  TrainingThreads(const Trace& trace, const NameTable& names);
+  /// The thread that trains: the one that did most often, or else the first.
+  [[nodiscard]] std::int32_t main_of(std::int32_t pid) const;
+  /// How often that one did.
+  [[nodiscard]] std::size_t count_of(std::int32_t pid) const;
+
+ private:
+  std::map<std::int32_t, std::map<std::int32_t, std::size_t>> counts_;
+};
+
+TrainingThreads::TrainingThreads(const Trace& trace, const NameTable& names) {
   for (std::size_t i = 0; i < trace.slices.size(); ++i) {
     if (!names.is_known_category(trace.slices.category[i])) continue;
     const EventKind kind = names.kind_of(trace.slices.name[i]);
@@ -119,23 +129,40 @@ std::map<std::int32_t, std::size_t> training_events(const Trace& trace) {
         kind == EventKind::kInput || kind == EventKind::kOptimizer || kind == EventKind::kBackward;
     if (!trains || trace.slices.track[i].raw >= trace.tracks.size()) continue;
     const trace::Track& track = trace.tracks[trace.slices.track[i].raw];
-    if (track.kind == trace::TrackKind::kThread && track.tid == track.pid) ++counts[track.pid];
+    if (track.kind == trace::TrackKind::kThread) ++counts_[track.pid][track.tid];
   }
-  return counts;
+}
+
+std::int32_t TrainingThreads::main_of(std::int32_t pid) const {
+  const auto found = counts_.find(pid);
+  if (found == counts_.end()) return pid;
+  std::int32_t main = pid;
+  std::size_t most = 0;
+  for (const auto& [tid, count] : found->second) {
+    if (count < most || (count == most && tid != pid)) continue;
+    main = tid;
+    most = count;
+  }
+  return main;
+}
+
+std::size_t TrainingThreads::count_of(std::int32_t pid) const {
+  const auto found = counts_.find(pid);
+  return found == counts_.end() ? 0 : found->second.at(main_of(pid));
 }
 
 // Processes that tell no rank and train, each a job of its own; the busiest first.
 std::vector<Members> single_jobs(const Trace& trace) {
-  const auto counts = training_events(trace);
+  const TrainingThreads threads(trace, NameTable(trace));
   std::map<std::int32_t, std::int32_t> parents;
   for (const trace::Process& process : trace.processes)
     parents.emplace(process.pid, process.parent_pid);
   std::vector<std::pair<std::size_t, Members>> jobs;
   for (const trace::Process& process : trace.processes) {
-    const auto count = counts.find(process.pid);
+    const std::size_t count = threads.count_of(process.pid);
     const std::string_view role = text_of(trace, process.role);
     if (process.rank >= 0 || role == "worker" || role == "launcher") continue;
-    if (count == counts.end() || count->second < kTrainingEventsMin) continue;
+    if (count < kTrainingEventsMin) continue;
     Members job;
     job.is_single = true;
     job.name =
@@ -151,7 +178,7 @@ std::vector<Members> single_jobs(const Trace& trace) {
       job.pids.insert(pid);
       if (pid != process.pid) job.worker_rank.emplace(pid, 0);
     }
-    jobs.emplace_back(count->second, std::move(job));
+    jobs.emplace_back(count, std::move(job));
   }
   std::stable_sort(jobs.begin(), jobs.end(),
                    [](const auto& a, const auto& b) { return a.first > b.first; });
@@ -166,11 +193,13 @@ std::vector<Members> single_jobs(const Trace& trace) {
 class Collector {
  public:
   Collector(const Trace& trace, const Members& members) : trace_(trace), names_(trace) {
+    const TrainingThreads threads(trace, names_);
     for (const trace::Process* process : members.ranks) {
       if (!slots_.emplace(process->pid, static_cast<std::uint32_t>(data_.size())).second) continue;
       RankData rank;
       rank.rank = std::max(process->rank, 0);
       rank.pid = process->pid;
+      rank.main_tid = threads.main_of(process->pid);
       data_.push_back(std::move(rank));
     }
     place_tracks();
@@ -187,12 +216,15 @@ class Collector {
     const auto& table = trace_.samples;
     std::map<std::pair<std::int32_t, std::int32_t>, WorkerData> workers;
     for (std::size_t i = 0; i < table.size(); ++i) {
-      if (table.pid[i] != table.tid[i] || !is_time(table.time_ns[i])) continue;
+      if (!is_time(table.time_ns[i])) continue;
       if (table.is_native[i] != 0) continue;  // another rate, and only while on a processor
       const ThreadSample sample{table.time_ns[i], table.stack[i], table.state[i],
                                 table.holds_gil[i] != 0};
       if (const auto slot = slots_.find(table.pid[i]); slot != slots_.end()) {
-        data_[slot->second].samples.push_back(sample);
+        RankData& rank = data_[slot->second];
+        if (table.tid[i] == rank.main_tid) rank.samples.push_back(sample);
+      } else if (table.pid[i] != table.tid[i]) {
+        continue;
       } else if (const auto rank = rank_of_worker.find(table.pid[i]);
                  rank != rank_of_worker.end()) {
         workers[{rank->second, table.pid[i]}].samples.push_back(sample);
@@ -258,8 +290,8 @@ class Collector {
       const trace::Track& track = trace_.tracks[i];
       const auto slot = slots_.find(process_of_track(trace_, {static_cast<std::uint32_t>(i)}));
       if (slot == slots_.end()) continue;
-      places_[i] = {slot->second,
-                    track.kind == trace::TrackKind::kThread && track.tid == track.pid};
+      places_[i] = {slot->second, track.kind == trace::TrackKind::kThread &&
+                                      track.tid == data_[slot->second].main_tid};
     }
   }
 

@@ -34,7 +34,7 @@ enum class EventKind : std::uint8_t {
 struct Event {
   Interval time;
   EventKind kind{EventKind::kNone};
-  bool on_main{false};
+  bool on_main{false};  // on the thread that trains
   bool is_open{false};  // never ended in this trace; time.end_ns is the end of the trace
   trace::StringId name{};
 };
@@ -100,6 +100,7 @@ struct EndSignal {
 struct RankData {
   std::int32_t rank{0};
   std::int32_t pid{0};
+  std::int32_t main_tid{0};                  // the thread that trains, which is called its main one
   std::vector<Event> events;                 // by begin
   std::vector<CollectiveEvent> collectives;  // by begin
   std::vector<ThreadSample> samples;         // of the main thread, by time

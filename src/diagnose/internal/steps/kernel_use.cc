@@ -87,7 +87,8 @@ std::vector<Holds> counters_of_tracks(const trace::Trace& trace, const JobData& 
     const bool is_wanted = name == kUserTime || name == kSystemTime || name == kMinorFaults ||
                            name == kFaultsAtStacks || name.starts_with(kSampled) ||
                            name.starts_with(kFaultsAtPlace);
-    if (is_wanted && rank != ranks.end() && thread.tid == thread.pid) out[i] = {rank->second, name};
+    if (is_wanted && rank != ranks.end() && thread.tid == job.ranks[rank->second].main_tid)
+      out[i] = {rank->second, name};
   }
   return out;
 }

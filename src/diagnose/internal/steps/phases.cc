@@ -28,7 +28,8 @@ IntervalSet set_of(const std::vector<Event>& events) {
 struct RankSlices {
   std::vector<Event> backward;  // outermost, in order
   IntervalSet input;
-  IntervalSet optimizer;
+  IntervalSet zero_grad;
+  IntervalSet optimizer;  // with zero_grad, and with closures that run forward and backward
   IntervalSet backward_set;
   IntervalSet finalize;
   IntervalSet main_collectives;
@@ -40,8 +41,8 @@ RankSlices read_slices(const RankData& rank, const std::vector<Interval>& steps)
   slices.backward = outermost(rank, EventKind::kBackward);
   slices.backward_set = set_of(slices.backward);
   slices.input = set_of(outermost(rank, EventKind::kInput));
-  slices.optimizer = set_of(outermost(rank, EventKind::kOptimizer))
-                         .unite(set_of(outermost(rank, EventKind::kZeroGrad)));
+  slices.zero_grad = set_of(outermost(rank, EventKind::kZeroGrad));
+  slices.optimizer = set_of(outermost(rank, EventKind::kOptimizer)).unite(slices.zero_grad);
   std::vector<Interval> finalize;
   for (const Event& event : rank.events) {
     if (event.kind == EventKind::kFinalize) finalize.push_back(event.time);
@@ -135,6 +136,15 @@ IntervalSet forward_zones(const RankData& rank, const RankSlices& slices) {
   return IntervalSet::of(std::move(zones));
 }
 
+// optimizer.step(closure) runs both passes: forward and backward in it are forward and backward.
+IntervalSet optimizer_alone(const RankSlices& slices, const IntervalSet& forward) {
+  std::vector<Interval> closures;
+  for (const Interval& step : slices.optimizer.items())
+    if (slices.backward_set.measure_ns(step) > 0) closures.push_back(step);
+  const IntervalSet passes = slices.backward_set.unite(forward).subtract(slices.zero_grad);
+  return slices.optimizer.subtract(passes.intersect(IntervalSet::of(std::move(closures))));
+}
+
 PhaseMs split_by_samples(const trace::Trace& trace, const RankData& rank,
                          const IntervalSet& unknown) {
   PhaseMs share{};
@@ -172,9 +182,10 @@ RankPhases cut_rank(const trace::Trace& trace, const JobData& job, const Collect
   cut.sets[at(Phase::kRunnable)] = take(rank.main.runnable);
   cut.work = rest;
   cut.sets[at(Phase::kInput)] = take(slices.input);
-  cut.sets[at(Phase::kOptimizer)] = take(slices.optimizer);
+  const IntervalSet forward = forward_zones(rank, slices);
+  cut.sets[at(Phase::kOptimizer)] = take(optimizer_alone(slices, forward));
   cut.sets[at(Phase::kBackward)] = take(slices.backward_set);
-  cut.sets[at(Phase::kForward)] = take(forward_zones(rank, slices));
+  cut.sets[at(Phase::kForward)] = take(forward);
   if (slices.input.empty()) {
     cut.unknown = rest;
     cut.unknown_share = split_by_samples(trace, rank, rest);

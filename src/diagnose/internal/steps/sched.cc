@@ -75,7 +75,7 @@ void read_thread_times(const trace::Trace& trace, JobData& job) {
   for (const auto& [tid, of_thread] : stretches) {
     RankData& rank = job.ranks[rank_of_tid[tid]];
     ThreadTimes times = thread_times(of_thread);
-    if (tid == rank.pid) {
+    if (tid == rank.main_tid) {
       is_any_known = is_any_known || times.is_known;
       rank.main = std::move(times);
     } else {

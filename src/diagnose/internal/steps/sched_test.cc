@@ -70,7 +70,8 @@ TEST(ThreadTimes, SamplesOfAJustPreemptedThreadStandWhereItWasInterrupted) {
   add_switch(9'300'000, 0, 7, 0);
   JobData job;
   job.end_ns = 10'000'000;
-  job.ranks.emplace_back().pid = 7;
+  job.ranks.emplace_back();
+  job.ranks[0].pid = job.ranks[0].main_tid = 7;
   for (const std::int64_t time_ns : {150, 200, 250, 5'000'000, 9'000'000, 9'250'000})
     job.ranks[0].samples.push_back({.time_ns = time_ns});
   read_thread_times(trace, job);

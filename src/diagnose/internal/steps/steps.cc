@@ -239,40 +239,50 @@ std::vector<std::int64_t> boundary_times(const RankTokens& rank, const Word& wor
   return times;
 }
 
-// One rank's boundaries by label: the newest whole collective that it had joined by then. Two
-// boundaries without a collective between them are one.
-std::map<std::size_t, std::int64_t> label_boundaries(const Collectives& collectives, std::size_t r,
-                                                     const std::vector<std::int64_t>& times) {
+// A boundary by the newest whole collective that its rank had joined by then, and by its number
+// since then.
+using Label = std::pair<std::size_t, std::size_t>;
+using Labelled = std::map<Label, std::int64_t>;
+
+Labelled label_boundaries(const Collectives& collectives, std::size_t r,
+                          const std::vector<std::int64_t>& times) {
   std::vector<std::pair<std::int64_t, std::size_t>> arrivals;
   for (std::size_t i = 0; i < collectives.instances.size(); ++i) {
     if (collectives.instances[i].is_complete)
       arrivals.emplace_back(collectives.instances[i].ranks[r].arrive_ns, i);
   }
   std::sort(arrivals.begin(), arrivals.end());
-  std::map<std::size_t, std::int64_t> labelled;
-  std::size_t next = 0;
+  Labelled labelled;
+  std::size_t next = 0, number = 0;
   std::optional<std::size_t> newest;
   for (const std::int64_t time_ns : times) {
+    const std::optional<std::size_t> before = newest;
     for (; next < arrivals.size() && arrivals[next].first <= time_ns; ++next)
       newest = std::max(newest.value_or(0), arrivals[next].second);
-    if (newest) labelled[*newest] = time_ns;
+    number = newest == before ? number + 1 : 0;
+    if (newest) labelled[{*newest, number}] = time_ns;
   }
   return labelled;
 }
 
+// Two boundaries without a collective between them are one: the last.
+Labelled last_of_each(const Labelled& labelled) {
+  Labelled out;
+  for (const auto& [label, time_ns] : labelled)
+    out[{label.first, 0}] = time_ns;
+  return out;
+}
+
 using Boundaries = std::vector<std::vector<std::int64_t>>;  // [rank][boundary], aligned
 
-Boundaries align_by_collective(const Collectives& collectives, const Boundaries& times) {
-  std::vector<std::map<std::size_t, std::int64_t>> labelled;
-  for (std::size_t r = 0; r < times.size(); ++r)
-    labelled.push_back(label_boundaries(collectives, r, times[r]));
-  Boundaries aligned(times.size());
+Boundaries common_of(const std::vector<Labelled>& labelled) {
+  Boundaries aligned(labelled.size());
   for (const auto& boundary : labelled.front()) {
-    const std::size_t label = boundary.first;
+    const Label label = boundary.first;
     const bool everywhere = std::all_of(labelled.begin(), labelled.end(),
                                         [&](const auto& map) { return map.contains(label); });
     if (!everywhere) continue;
-    for (std::size_t r = 0; r < times.size(); ++r)
+    for (std::size_t r = 0; r < labelled.size(); ++r)
       aligned[r].push_back(labelled[r].at(label));
   }
   return aligned;
@@ -305,6 +315,26 @@ Boundaries align_by_time(const Boundaries& times) {
       aligned[r].push_back(times[r][i]);
   }
   return aligned;
+}
+
+// By the collectives that steps hold; where most steps hold none, by count from the newest one that
+// all ranks joined, else by time. Says which, if it is not the first.
+Boundaries align_steps(const Collectives& collectives, const Boundaries& times, JobData& job) {
+  std::vector<Labelled> labelled, ends;
+  bool hold_one = false;
+  for (std::size_t r = 0; r < times.size(); ++r) {
+    labelled.push_back(label_boundaries(collectives, r, times[r]));
+    ends.push_back(last_of_each(labelled.back()));
+    hold_one = hold_one || 2 * ends[r].size() > times[r].size();
+  }
+  if (hold_one) return common_of(ends);
+  const bool is_alone = times.size() == 1;
+  if (Boundaries by_count = common_of(labelled); by_count.front().size() > kRepeatCountFloor) {
+    if (!is_alone) job.notes.emplace_back(words::kAlignedByCount);
+    return by_count;
+  }
+  if (!is_alone) job.notes.emplace_back(words::kAlignedByTime);
+  return align_by_time(times);
 }
 
 StepTable to_steps(const Boundaries& aligned) {
@@ -352,12 +382,7 @@ StepTable find_steps(const trace::Trace& trace, const Collectives& collectives,
   Boundaries times;
   for (const RankTokens& rank : ranks)
     times.push_back(boundary_times(rank, learned->word));
-  const bool has_collectives =
-      std::any_of(collectives.instances.begin(), collectives.instances.end(),
-                  [](const Instance& instance) { return instance.is_complete; });
-  if (!has_collectives && job.ranks.size() > 1) job.notes.emplace_back(words::kAlignedByTime);
-  StepTable table =
-      to_steps(has_collectives ? align_by_collective(collectives, times) : align_by_time(times));
+  StepTable table = to_steps(align_steps(collectives, times, job));
   if (table.count() < kRepeatCountFloor) {
     job.notes.push_back(fmt::format(words::kFewCommonSteps, table.count(), kRepeatCountFloor));
     return {};
