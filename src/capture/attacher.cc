@@ -60,6 +60,7 @@ ProbeInfo info_of(const ResolvedProbe& probe, std::size_t entry) {
           .is_sampled = source.is_sampled,
           .ordinal_by = source.ordinal_by,
           .captures = *probe.captures,
+          .group = source.group,
           .bytes = source.bytes,
           .type = source.type,
           .type_values = source.type_values,

@@ -10,7 +10,9 @@
 namespace kansoku::capture {
 namespace {
 
-constexpr std::size_t kNotesMax = 6;        // of one call
+constexpr std::size_t kNotesMax = 6;                // of one call
+constexpr std::uint64_t kGroupSizeMax = 1U << 20U;  // processes of one group
+constexpr std::size_t kSeatsMax = 65536;            // groups of all processes between two looks
 constexpr std::size_t kOpenCallsMax = 512;  // a thread; deeper calls are left out and counted
 constexpr std::size_t kScopeOpsMax = 4096;  // a process; PyTorch has a handful
 constexpr std::string_view kUnnamedScope = "unnamed scope";
@@ -301,6 +303,27 @@ void Decoder::add_derived_args(const ProbeInfo& probe, std::int32_t pid) {
   }
 }
 
+// A group's memory may be another group's later: what it says last holds.
+void Decoder::note_seat(const ProbeInfo& probe, std::int32_t pid) {
+  if (probe.group.empty()) return;
+  const Arg *const group = arg_of(probe.group[0]), *const rank = arg_of(probe.group[1]),
+                   *const size = arg_of(probe.group[2]);
+  if (group == nullptr || rank == nullptr || size == nullptr) return;
+  if (size->bits == 0 || size->bits > kGroupSizeMax || rank->bits >= size->bits) return;
+  if (seats_.size() >= kSeatsMax) return;
+  seats_.insert_or_assign({pid, group->bits},
+                          GroupSeat{pid, group->bits, static_cast<std::int32_t>(rank->bits),
+                                    static_cast<std::int32_t>(size->bits)});
+}
+
+std::vector<GroupSeat> Decoder::take_seats() {
+  std::vector<GroupSeat> out;
+  out.reserve(seats_.size());
+  for (const auto& [key, seat] : std::exchange(seats_, {}))
+    out.push_back(seat);
+  return out;
+}
+
 void Decoder::push_open(Thread& thread, OpenCall call) {
   if (thread.open.size() >= kOpenCallsMax) {
     ++counters_.too_deep;
@@ -330,6 +353,7 @@ void Decoder::on_begin(const wire_event& head, std::span<const std::byte> record
   } else {
     collect_args(head, record, false);
     add_derived_args(probe, as_pid(head.tgid));
+    note_seat(probe, as_pid(head.tgid));
     add_cuda_args();
     add_stack(head);
   }
@@ -418,6 +442,7 @@ void Decoder::on_instant(const wire_event& head, std::span<const std::byte> reco
     return;
   }
   collect_args(head, record, false);
+  note_seat(probe, as_pid(head.tgid));
   add_cuda_args();
   add_stack(head);
   const ProbeNames& names = names_of(head.probe);

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "capture/group.h"
 #include "capture/internal/cuda_calls.h"
 #include "capture/internal/native_symbols.h"
 #include "capture/lifecycle.h"
@@ -72,6 +73,8 @@ class Decoder {
   [[nodiscard]] std::set<std::int32_t> take_collective_pids() {
     return std::exchange(collective_pids_, {});
   }
+  /// Places of processes in the process groups that calls were seen on since the last call.
+  [[nodiscard]] std::vector<GroupSeat> take_seats();
   /// Processes of threads that were named for the first time since the last call.
   [[nodiscard]] std::set<std::int32_t> take_named_pids() { return std::exchange(named_pids_, {}); }
 
@@ -126,6 +129,7 @@ class Decoder {
   void push_open(Thread& thread, OpenCall call);
   void collect_args(const wire_event& head, std::span<const std::byte> record, bool at_return);
   void add_derived_args(const ProbeInfo& probe, std::int32_t pid);
+  void note_seat(const ProbeInfo& probe, std::int32_t pid);
   void tell_cuda(const wire_event& head, std::span<const std::byte> record);
   void add_cuda_args();
   void on_call_stack(const wire_call_stack& record);
@@ -148,6 +152,7 @@ class Decoder {
       scope_enter_ops_;           // per process: operators that open a scope
   std::vector<trace::Arg> args_;  // scratch of the record in hand
   std::set<std::int32_t> collective_pids_, named_pids_;
+  std::map<std::pair<std::int32_t, std::uint64_t>, GroupSeat> seats_;  // by process and group
   std::function<void(const CallMark&)> on_call_;
   std::vector<LifecycleEvent> lifecycle_;
   std::unordered_map<std::uint32_t, std::string> thread_names_;  // written, by tid

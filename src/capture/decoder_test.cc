@@ -367,6 +367,25 @@ TEST_F(DecoderTest, DerivesBytesAndCountsCalls) {
                           "nccl 1+1 count=10u nccl_type=2u pg=10u seq=1u"));
 }
 
+TEST_F(DecoderTest, TellsPlacesInProcessGroups) {
+  const std::vector<CaptureDef> captures{capture("pg", "arg0"), capture("rank", "arg1:u32"),
+                                         capture("size", "arg2:u32")};
+  const auto call = probe("call", ProbeKind::kCall, captures);
+  const auto made = probe("made", ProbeKind::kInstant, captures);
+  probes_[call].group = probes_[made].group = {"pg", "rank", "size"};
+  feed(text(WIRE_INSTANT, 1, made, {0xa, 3, 4}));
+  for (const std::vector<std::uint64_t>& values : std::vector<std::vector<std::uint64_t>>{
+           {0xb, 1, 2}, {0xb, 0, 2}, {0xc, 0, 0}, {0xd, 4, 4}, {0xe, 0, 1U << 21U}}) {
+    feed(text(WIRE_BEGIN, 1, call, values));
+    end(call, 2);
+  }
+  const auto pid = static_cast<std::int32_t>(head(WIRE_BEGIN, 1, call).tgid);
+  EXPECT_THAT(decoder_.take_seats(),
+              ElementsAre(GroupSeat{pid, 0xa, 3, 4}, GroupSeat{pid, 0xb, 0, 2}))
+      << "what a group says last; none of what cannot be";
+  EXPECT_THAT(decoder_.take_seats(), IsEmpty());
+}
+
 TEST_F(DecoderTest, CountsCallsOfEachProcess) {
   const auto call = probe("call");
   probes_[call].ordinal_by = "";

@@ -188,6 +188,18 @@ void parse_bytes(Table& table, const Types& types, FunctionProbes& out) {
   if (values != types.end()) out.type_values = values->second;
 }
 
+void parse_group(Table& table, FunctionProbes& out) {
+  constexpr std::size_t kParts = 3;  // address, rank, size
+  out.group = table.texts("group", false);
+  const bool are_known =
+      std::all_of(out.group.begin(), out.group.end(),
+                  [&](const std::string& name) { return has_capture(out, name); });
+  if (!out.group.empty() && (out.group.size() != kParts || !are_known))
+    table.fail("group", "expected the names of three args: address, rank and size");
+  if (!out.group.empty() && (out.kind == ProbeKind::kAnnotate || out.kind == ProbeKind::kScope))
+    table.fail("group", "only of calls and instants");
+}
+
 Result<void> parse_metering(Table& table, const std::string& where, FunctionProbes& out) {
   out.metric = table.text("metric", false);
   out.steps = table.flag("steps");
@@ -278,6 +290,7 @@ Result<FunctionProbes> parse_function(const Json& json, const Types& types,
     table.fail("record", "sampled is for calls that never throw");
   TRY_VOID(parse_variants(table, where, out));
   parse_bytes(table, types, out);
+  parse_group(table, out);
   TRY_VOID(parse_metering(table, where, out));
   TRY_VOID(table.finish());
   return out;

@@ -81,6 +81,8 @@ struct FunctionProbes {
       ordinal_by;  // adds `seq`, counted per process and value of that argument ("" = process)
   std::vector<CaptureDef> captures;
   std::vector<CaptureVariant> variants;  // the first that fits stands for `captures`
+  std::vector<std::string> group;        // captures that tell a process group: its address, the
+                                         // caller's rank in it, its size; empty: none do
   std::vector<std::string> bytes;        // captures whose product is the payload of a call
   std::string type;                      // capture that chooses another factor; "" = none does
   std::vector<TypeValue> type_values;    // by the value of that capture

@@ -83,6 +83,7 @@ category = "mine"
 title = "queue.{1}"
 ordinal_by = "pg"
 args = { size = "arg1:u32", text = "arg0->16->0:str", result = "ret:i32" }
+group = ["result", "size", "size"]
 bytes = ["size"]
 type = "size"
 metric = "step"
@@ -162,6 +163,7 @@ TEST(Pack, ReadsEveryPart) {
   EXPECT_EQ(first.kind, ProbeKind::kCall);
   EXPECT_FALSE(first.at_end);
   EXPECT_EQ(first.ordinal_by, "pg");
+  EXPECT_THAT(first.group, ElementsAre("result", "size", "size"));
   EXPECT_EQ(first.captures.size(), 3U);
   ASSERT_EQ(first.variants.size(), 1U);
   EXPECT_EQ(first.variants[0].parameters, "int, *");
@@ -284,6 +286,21 @@ TEST(Pack, RefusesMistakesAndNamesThem) {
       Refused{probe_with("") + probe_with("kind = \"x\""),
               "read my.toml [[probe]] entry 2, key kind: expected call, instant, annotate or "
               "scope"},
+  };
+  for (const Refused& one : cases)
+    EXPECT_EQ(refusal(one.body), one.error) << one.body;
+}
+
+TEST(Pack, RefusesWhatTellsNoProcessGroup) {
+  const std::string probe = "read my.toml [[probe]] entry 1, key ";
+  const std::array cases{
+      Refused{probe_with("args = { a = \"arg0\" }\ngroup = [\"a\", \"a\"]"),
+              probe + "group: expected the names of three args: address, rank and size"},
+      Refused{probe_with("args = { a = \"arg0\" }\ngroup = [\"a\", \"a\", \"b\"]"),
+              probe + "group: expected the names of three args: address, rank and size"},
+      Refused{probe_with("kind = \"annotate\"\nargs = { a = \"arg0\" }\n"
+                         "group = [\"a\", \"a\", \"a\"]"),
+              probe + "group: only of calls and instants"},
   };
   for (const Refused& one : cases)
     EXPECT_EQ(refusal(one.body), one.error) << one.body;

@@ -23,6 +23,7 @@ struct ProbeInfo {
   bool is_window{false};   // attached during windows only
   std::optional<std::string> ordinal_by{};
   std::vector<CaptureDef> captures{};
+  std::vector<std::string> group{};      // as of FunctionProbes
   std::vector<std::string> bytes{};      // as of FunctionProbes
   std::string type{};                    // as of FunctionProbes
   std::vector<TypeValue> type_values{};  // as of FunctionProbes

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "capture/internal/bpf_source.h"
+#include "capture/internal/connections.h"
 #include "capture/internal/host_counters.h"
 #include "capture/internal/kernel/kernel_times.h"
 #include "capture/internal/process_table.h"
@@ -16,6 +17,7 @@
 #include "capture/job.h"
 #include "common/check.h"
 #include "sys/clock.h"
+#include "sys/tcp.h"
 #include "trace/writer.h"
 
 namespace kansoku::capture {
@@ -65,10 +67,12 @@ struct Recorder::Impl {
   std::vector<Asked> sources;
   const BpfSource* bpf{nullptr};        // of sources; null: none
   const PythonStacks* stacks{nullptr};  // of sources; null: none
+  sys::TcpSampler connections;
   ProcessTable table;
   std::set<std::int32_t> roots, ranks_seen;
-  std::set<std::int32_t> early;       // communicated before they were in the table
-  std::set<std::int32_t> neighbours;  // not observed, on the same processors; asked for their job
+  std::set<std::int32_t> early;        // communicated before they were in the table
+  std::vector<GroupSeat> early_seats;  // likewise
+  std::set<std::int32_t> neighbours;   // not observed, on the same processors; asked for their job
   std::uint64_t neighbours_over_limit{0};
   std::string bpf_state;
   BootTime started{}, next_flush{}, next_poll{};
@@ -78,7 +82,12 @@ struct Recorder::Impl {
   bool is_stopped{false};  // see note_stop()
 
   Impl(const Clock& clock_in, const sys::Procfs& procfs_in, RecorderOptions options_in)
-      : clock(clock_in), procfs(procfs_in), options(std::move(options_in)), table(procfs_in, {}) {}
+      : clock(clock_in),
+        procfs(procfs_in),
+        options(std::move(options_in)),
+        table(procfs_in, {.connected = [this](auto pids, auto networks, BootTime now) {
+                return connected(connections, pids, networks, now);
+              }}) {}
 
   void log(const std::string& line) const {
     if (options.log) options.log(line);
@@ -193,12 +202,17 @@ void Recorder::Impl::note_work() {
   for (const std::int32_t pid : early)
     table.note_work(pid, ProcessTable::Work::kCommunicates);
   std::erase_if(early, [&](std::int32_t pid) { return table.contains(pid); });
+  for (const Asked& asked : sources)
+    for (const GroupSeat& seat : asked.source->take_seats())
+      early_seats.push_back(seat);
+  std::erase_if(early_seats, [&](const GroupSeat& seat) { return table.note_seat(seat); });
 }
 
 // Writes where the processes belong, as far as it is another place than before.
 void Recorder::Impl::settle(BootTime now) {
   note_work();
   early.clear();
+  early_seats.clear();
   for (const std::int32_t pid : table.settle(now))
     write_place(table.processes().at(pid));
 }
@@ -570,7 +584,7 @@ const std::vector<Attachment>& Recorder::attachments() const {
   return impl_->bpf != nullptr ? impl_->bpf->attachments() : kNone;
 }
 std::vector<std::string> Recorder::problems() const {
-  std::vector<std::string> out;
+  std::vector<std::string> out = impl_->table.problems();
   for (const Impl::Asked& asked : impl_->sources)
     asked.source->add_problems(out);
   return out;

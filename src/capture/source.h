@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "capture/group.h"
 #include "capture/lifecycle.h"
 #include "capture/observed.h"
 #include "common/stat.h"
@@ -47,6 +48,9 @@ class Source {
   [[nodiscard]] virtual std::vector<LifecycleEvent> take_lifecycle() { return {}; }
   /// Processes that took part in collectives since the last call.
   [[nodiscard]] virtual std::set<std::int32_t> take_communicating() { return {}; }
+
+  /// Places of processes in the process groups that they communicated in since the last call.
+  [[nodiscard]] virtual std::vector<GroupSeat> take_seats() { return {}; }
 
   /// Processes, observed or not, that had or wanted the observed ones' processors: newly seen since
   /// the last call.

@@ -67,6 +67,7 @@ class BpfSource final : public Source {
   [[nodiscard]] std::set<std::int32_t> take_communicating() override {
     return decoder_.take_collective_pids();
   }
+  [[nodiscard]] std::vector<GroupSeat> take_seats() override { return decoder_.take_seats(); }
   [[nodiscard]] std::set<std::int32_t> take_neighbours() override {
     return decoder_.take_named_pids();
   }

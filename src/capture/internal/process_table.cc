@@ -116,6 +116,19 @@ void ProcessTable::note_work(std::int32_t pid, Work work) {
   clues.communicates = clues.communicates || communicates;
 }
 
+bool ProcessTable::note_seat(const GroupSeat& seat) {
+  const auto known = clues_.find(seat.pid);
+  if (known == clues_.end()) return false;
+  std::optional<GroupSeat>& greatest = known->second.seat;
+  // The first of equal size counts: others are made from it.
+  const bool is_less = greatest && (greatest->size > seat.size || *greatest == seat ||
+                                    (greatest->size == seat.size && greatest->group != seat.group));
+  if (seat.size < 2 || is_less) return true;
+  greatest = seat;
+  has_news_ = true;
+  return true;
+}
+
 // Shells and tools in between are looked through. A younger one has the number of an ancestor that
 // ended; so no walk upwards goes in circles.
 const Observed* ProcessTable::nearest_above(const Observed& process) const {
@@ -148,9 +161,106 @@ std::map<std::int32_t, std::int32_t> ProcessTable::owners() const {
 
 // Children of a shell, or of nobody, have only their command in common.
 bool ProcessTable::may_be_spawned(const JobProcess& process) const {
-  if (process.facts.rank != trace::kNoRank) return false;
+  if (process.facts.rank != trace::kNoRank || clues_.at(process.pid).seat) return false;
   const auto parent = processes_.find(process.parent_pid);
   return parent != processes_.end() && !is_wrapper(parent->second.facts.name);
+}
+
+/// True if the environment of a process says what its groups say, or more.
+bool ProcessTable::is_told(const JobProcess& process) const {
+  const auto& seat = clues_.at(process.pid).seat;
+  if (process.facts.rank == trace::kNoRank) return false;
+  return process.facts.world_size > seat->size ||
+         (process.facts.world_size == seat->size && process.facts.rank == seat->rank);
+}
+
+/// "pid-N" of the nearest process above all of them, which may be one of them.
+std::string ProcessTable::name_by_ancestor(const std::vector<const JobProcess*>& members) const {
+  const auto line_of = [&](const JobProcess& process) {
+    std::vector<std::int32_t> line{process.pid};
+    const auto& above = clues_.at(process.pid).ancestors;
+    line.insert(line.end(), above.begin(), above.end());
+    return line;
+  };
+  for (const std::int32_t above : line_of(*members.front())) {
+    const bool is_common =
+        std::all_of(members.begin(), members.end(), [&](const JobProcess* process) {
+          const auto line = line_of(*process);
+          return std::find(line.begin(), line.end(), above) != line.end();
+        });
+    if (is_common) return fmt::format("pid-{}", above);
+  }
+  return fmt::format("pid-{}", members.front()->pid);
+}
+
+/// Gives processes that talk to each other in groups of one size their ranks.
+void ProcessTable::seat(const std::vector<const JobProcess*>& members) {
+  const bool are_all_told = std::all_of(members.begin(), members.end(),
+                                        [&](const JobProcess* one) { return is_told(*one); });
+  std::map<std::int32_t, const JobProcess*> by_rank;
+  for (const JobProcess* one : members) {
+    Clues& clues = clues_.at(one->pid);
+    const auto [holder, is_first] = by_rank.emplace(clues.seat->rank, one);
+    if (are_all_told || is_first) continue;
+    clues.is_contradicted = clues_.at(holder->second->pid).is_contradicted = true;
+    problems_.push_back(fmt::format(
+        "processes {} and {} are both rank {} of a group of {}: no rank is told of their job",
+        holder->second->pid, one->pid, clues.seat->rank, clues.seat->size));
+  }
+  const bool are_contradicted =
+      std::any_of(members.begin(), members.end(),
+                  [&](const JobProcess* one) { return clues_.at(one->pid).is_contradicted; });
+  std::string job;
+  for (const JobProcess* one : members)  // a name stays
+    if (const auto& guess = clues_.at(one->pid).guess; guess && job.empty()) job = guess->job;
+  for (const JobProcess* one : members) {
+    Clues& clues = clues_.at(one->pid);
+    clues.is_contradicted = are_contradicted;
+    clues.guess.reset();
+  }
+  if (are_all_told || are_contradicted) return;
+  if (job.empty()) {
+    std::set<std::string> taken;
+    for (const auto& [pid, clues] : clues_)
+      if (clues.guess) taken.insert(clues.guess->job);
+    const std::string told = name_by_ancestor(members);
+    for (int i = 1; job.empty() || taken.contains(job); ++i)
+      job = numbered_job(told, i);
+  }
+  for (const JobProcess* one : members) {
+    Clues& clues = clues_.at(one->pid);
+    clues.guess = Guess{job, clues.seat->rank, clues.seat->size};
+  }
+}
+
+// While some of a group are not seen to talk to the others yet, they are asked again.
+void ProcessTable::seat_ranks(BootTime now) {
+  std::map<std::int32_t, std::vector<const JobProcess*>> by_size;
+  std::set<std::int32_t> open;  // sizes of groups in which somebody has no place yet
+  for (const auto& [pid, clues] : clues_) {
+    if (!clues.seat || clues.is_contradicted) continue;
+    const JobProcess& process = processes_.at(pid).facts;
+    by_size[clues.seat->size].push_back(&process);
+    const bool has_place = clues.guess && clues.guess->rank == clues.seat->rank &&
+                           clues.guess->world_size == clues.seat->size;
+    if (!has_place && !is_told(process)) open.insert(clues.seat->size);
+  }
+  for (const std::int32_t size : open) {
+    const auto& all = by_size.at(size);
+    std::vector<std::int32_t> pids;
+    std::vector<std::uint64_t> networks;
+    for (const JobProcess* one : all) {
+      pids.push_back(one->pid);
+      networks.push_back(one->owner.network);
+    }
+    if (!options_.connected) continue;
+    const std::vector<std::size_t> first = options_.connected(pids, networks, now);
+    std::map<std::size_t, std::vector<const JobProcess*>> jobs;
+    for (std::size_t i = 0; i < all.size(); ++i)
+      jobs[first.at(i)].push_back(all[i]);
+    for (const auto& [at, members] : jobs)
+      if (members.size() > 1) seat(members);
+  }
 }
 
 void ProcessTable::guess_ranks(BootTime now) {
@@ -237,6 +347,8 @@ Place ProcessTable::claim_of(std::int32_t pid, std::int32_t owner) const {
     out.world_size = guess->world_size;
   } else if (out.owner != pid) {
     out.role = Role::kWorker;
+  } else if (clues.is_contradicted) {
+    return out;
   } else if (process.facts.rank != trace::kNoRank) {
     out.role = is_wrapper(process.name) ? Role::kLauncher : Role::kRank;
     out.rank = process.facts.rank;
@@ -314,6 +426,7 @@ std::string ProcessTable::declared_job(const JobProcess& process) const {
 
 std::vector<std::int32_t> ProcessTable::settle(BootTime now) {
   has_news_ = false;
+  seat_ranks(now);
   guess_ranks(now);
   std::map<std::int32_t, Place> places;
   for (const auto& [pid, owner] : owners())

@@ -3,13 +3,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "capture/group.h"
 #include "capture/internal/user_shares.h"
 #include "capture/job.h"
 #include "capture/observed.h"
@@ -25,6 +28,11 @@ class ProcessTable {
   struct Options {
     std::size_t processes_max{4096};
     bool is_shared{false};  // one user may have half of them at most
+    /// By process, the index of the first that it talks to, itself included, as connected();
+    /// `networks` are their network namespaces. Empty: nobody is known to talk to anybody.
+    std::function<std::vector<std::size_t>(std::span<const std::int32_t> pids,
+                                           std::span<const std::uint64_t> networks, BootTime now)>
+        connected{};
   };
   /// Kind of activity that a process has been seen in. A process that works is nobody's worker; one
   /// that communicates without a rank in its environment is given one.
@@ -37,6 +45,8 @@ class ProcessTable {
   Observed* add(JobProcess facts, BootTime now);
   void remove(std::int32_t pid);
   void note_work(std::int32_t pid, Work work);
+  /// Its place in a process group, as a call told it. False: it is not in the table.
+  bool note_seat(const GroupSeat& seat);
   /// True if a process was added, or seen working for the first time, since the last settle().
   [[nodiscard]] bool has_news() const { return has_news_; }
 
@@ -47,6 +57,10 @@ class ProcessTable {
   ///     when that one ends.
   ///   * If several claim one rank, the oldest of those that work is it. Its parent is its
   ///     launcher, others are programs of their own.
+  ///   * A rank is what its greatest process group says, and the processes that talk to each other
+  ///     in groups of one size are a job. What the environment says counts where no group was seen,
+  ///     or a smaller one alone, and names the job where it agrees. Processes whose groups
+  ///     contradict each other have no rank, and a problem says so.
   ///   * Siblings that communicate, tell no rank, have one command but for numbers, one user and an
   ///     observed program as parent are ranks in the order of their start, as torch.multiprocessing
   ///     starts them; once all of them communicate, or no more have begun to for half a minute.
@@ -65,6 +79,8 @@ class ProcessTable {
   /// Times that there was no room.
   [[nodiscard]] std::uint64_t over_limit() const { return over_limit_; }
   [[nodiscard]] std::size_t user_max() const { return shares_.user_max(); }
+  /// Processes that contradict each other, in words; each said once.
+  [[nodiscard]] const std::vector<std::string>& problems() const { return problems_; }
 
  private:
   using DeclaredJob = std::pair<std::string, JobOwner>;  // a name and whose it is
@@ -77,6 +93,8 @@ class ProcessTable {
     bool works{false}, communicates{false};
     bool has_owner_worked{false};  // of a worker
     std::optional<Guess> guess{};
+    std::optional<GroupSeat> seat{};  // in its greatest group
+    bool is_contradicted{false};
   };
   using Siblings = std::tuple<std::int32_t, JobOwner, std::string>;  // parent, user, command
   struct Group {
@@ -91,6 +109,10 @@ class ProcessTable {
   [[nodiscard]] const Observed* nearest_above(const Observed& process) const;
   [[nodiscard]] std::map<std::int32_t, std::int32_t> owners() const;
   [[nodiscard]] bool may_be_spawned(const JobProcess& process) const;
+  void seat_ranks(BootTime now);
+  void seat(const std::vector<const JobProcess*>& members);
+  [[nodiscard]] bool is_told(const JobProcess& process) const;
+  [[nodiscard]] std::string name_by_ancestor(const std::vector<const JobProcess*>& members) const;
   void guess_ranks(BootTime now);
   void number(std::vector<const JobProcess*> ranks);
   [[nodiscard]] Place claim_of(std::int32_t pid, std::int32_t owner) const;
@@ -104,6 +126,7 @@ class ProcessTable {
   std::map<DeclaredJob, std::string> names_;
   std::map<Siblings, Growth> growing_;  // groups whose ranks are not guessed yet
   UserShares shares_;
+  std::vector<std::string> problems_;
   std::uint64_t over_limit_{0};
   bool has_news_{false};
 };

@@ -7,7 +7,9 @@
 
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "capture/fake_proc_for_test.h"
 #include "capture/job.h"
@@ -58,8 +60,27 @@ class ProcessTableTest : public FakeProc {
     return table_.processes().at(pid).place.job;
   }
 
+  /// As connected(): processes that `talks_` gives one number talk to each other.
+  std::vector<std::size_t> connected(std::span<const std::int32_t> pids) const {
+    std::map<int, std::size_t> first;
+    std::vector<std::size_t> out;
+    for (std::size_t i = 0; i < pids.size(); ++i) {
+      const auto known = talks_.find(pids[i]);
+      out.push_back(known == talks_.end() ? i : first.emplace(known->second, i).first->second);
+    }
+    return out;
+  }
+  /// It communicates as `rank` of a group of `size`, with those of the same number.
+  void seat(std::int32_t pid, std::int32_t rank, std::int32_t size, int talks) {
+    talks_[pid] = talks;
+    table_.note_work(pid, Work::kCommunicates);
+    EXPECT_TRUE(table_.note_seat({pid, 0x1000, rank, size}));
+  }
+
   const sys::Procfs proc_{procfs()};
-  ProcessTable table_{proc_, {}};
+  std::map<std::int32_t, int> talks_;
+  ProcessTable table_{proc_,
+                      {.connected = [this](auto pids, auto, BootTime) { return connected(pids); }}};
   std::int64_t now_ns_{1};
 };
 
@@ -218,6 +239,80 @@ TEST_F(ProcessTableTest, GuessesRanksByTheOrderOfStart) {
   table_.note_work(35, Work::kCommunicates);
   EXPECT_EQ(place(35), "rank 0 of pid-5");
   EXPECT_EQ(table_.processes().at(35).place.world_size, 3) << "above every rank";
+}
+
+TEST_F(ProcessTableTest, ARankIsWhatItsGroupSays) {
+  add({.pid = 5, .start_ticks = 50});
+  for (int i = 0; i < 4; ++i)
+    add({.pid = 30 + i, .parent = 5, .start_ticks = 100U + static_cast<std::uint64_t>(i)});
+  for (int i = 0; i < 4; ++i)
+    seat(30 + i, 3 - i, 4, 1);
+  EXPECT_EQ(place(30), "rank 3 of pid-5") << "the order of start says nothing";
+  EXPECT_EQ(place(33), "rank 0 of pid-5");
+  EXPECT_EQ(table_.processes().at(31).place.world_size, 4);
+  seat(30, 0, 2, 1);
+  EXPECT_EQ(place(30), "rank 3 of pid-5") << "a smaller group";
+  table_.note_seat({31, 0x2000, 0, 4});
+  EXPECT_EQ(place(31), "rank 2 of pid-5") << "another one as great";
+  EXPECT_FALSE(table_.note_seat({99, 0x1000, 0, 4})) << "nobody's";
+  EXPECT_THAT(table_.problems(), IsEmpty());
+}
+
+TEST_F(ProcessTableTest, ARankStartsTheOthers) {
+  add({.pid = 30, .start_ticks = 50});
+  for (int i = 1; i < 3; ++i)
+    add({.pid = 30 + i, .parent = 30, .start_ticks = 100});
+  for (int i = 0; i < 3; ++i)
+    seat(30 + i, i, 3, 1);
+  EXPECT_EQ(place(30), "rank 0 of pid-30");
+  EXPECT_EQ(place(32), "rank 2 of pid-30");
+}
+
+TEST_F(ProcessTableTest, TheEnvironmentIsAHint) {
+  for (const std::int32_t pid : {10, 11}) {
+    add({.pid = pid, .parent = 5, .job = "a:1", .rank = pid - 10});
+    seat(pid, pid - 10, 2, 1);
+  }
+  EXPECT_EQ(place(10), "rank 0 of a:1") << "it agrees, and has the better name";
+  for (const std::int32_t pid : {20, 21}) {
+    add({.pid = pid, .parent = 6, .job = "b:1", .rank = 0});
+    seat(pid, pid - 20, 2, 2);
+  }
+  EXPECT_EQ(place(20), "rank 0 of pid-6") << "one of them lies";
+  EXPECT_EQ(place(21), "rank 1 of pid-6");
+  JobProcess process;
+  process.pid = 30;
+  process.start_ticks = 100;
+  process.name = "python";
+  process.facts = {"c:1", 5, 5, 8};
+  FakeProc::add(30, 1, "python", "", 100);
+  table_.add(std::move(process), boot_time(1));
+  seat(30, 1, 2, 3);
+  EXPECT_EQ(place(30), "rank 5 of c:1") << "a part of its job";
+}
+
+TEST_F(ProcessTableTest, ThoseOfOneGroupAreKnownOnceTheyTalk) {
+  for (const std::int32_t pid : {10, 11, 20, 21}) {
+    add({.pid = pid, .parent = 5});
+    seat(pid, pid % 10, 2, pid);
+  }
+  EXPECT_EQ(place(10), " of python/10");
+  talks_ = {{10, 1}, {11, 1}, {20, 2}, {21, 2}};
+  EXPECT_EQ(place(10) + place(11), "rank 0 of pid-5rank 1 of pid-5");
+  EXPECT_EQ(place(20) + place(21), "rank 0 of pid-5#2rank 1 of pid-5#2")
+      << "two jobs of one parent";
+}
+
+TEST_F(ProcessTableTest, WhoContradictsItselfHasNoRank) {
+  for (const std::int32_t pid : {10, 11, 12}) {
+    add({.pid = pid, .parent = 5, .job = "a:1", .rank = pid - 10});
+    seat(pid, pid == 12 ? 1 : pid - 10, 3, 1);
+  }
+  EXPECT_EQ(place(10), " of python/10");
+  EXPECT_EQ(place(12), " of python/12");
+  EXPECT_THAT(table_.problems(),
+              ElementsAre("processes 11 and 12 are both rank 1 of a group of 3: no rank is told of "
+                          "their job"));
 }
 
 TEST_F(ProcessTableTest, TwoGroupsOfOneProgramAreTwoJobs) {
