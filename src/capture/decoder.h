@@ -15,10 +15,10 @@
 #include <utility>
 #include <vector>
 
-#include "capture/group.h"
 #include "capture/internal/cuda_calls.h"
 #include "capture/internal/native_symbols.h"
 #include "capture/lifecycle.h"
+#include "capture/observed.h"
 #include "capture/probe_table.h"
 #include "common/stat.h"
 #include "trace/writer.h"

@@ -9,7 +9,6 @@
 #include <string_view>
 #include <vector>
 
-#include "capture/group.h"
 #include "capture/lifecycle.h"
 #include "capture/observed.h"
 #include "common/stat.h"

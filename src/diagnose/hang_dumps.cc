@@ -461,8 +461,16 @@ void DumpAnalysis::find_culprits(Diagnosis& out) const {
       missing.push_back(number);
     }
   }
+  std::size_t waiting = 0;
   for (const auto& [number, rank] : ranks_) {
+    if (rank.wait.entry == nullptr) continue;
+    ++waiting;
     if (rank.wait.is_behind && rank.wait.for_ranks.empty()) stuck.push_back(number);
+  }
+  // Peers that completed it and wait for nobody may have done so a moment before their dump.
+  if (!stuck.empty() && stuck.size() == waiting) {
+    out.notes.push_back(fmt::format(words::kAboutToComplete, fmt::join(stuck, ", ")));
+    stuck.clear();
   }
   if (!missing.empty()) out.findings.push_back(missing_finding(missing));
   if (!stuck.empty()) out.findings.push_back(stuck_finding(stuck));

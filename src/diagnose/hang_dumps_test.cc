@@ -183,6 +183,15 @@ TEST(HangDumps, ADeviceThatStandsStill) {
   EXPECT_THAT(d.victims, ElementsAre(0, 1, 3));
 }
 
+// Dumps of a job that runs, one a moment before the others.
+TEST(HangDumps, PeersThatWaitForNobodyAreNoProofOfAStuckDevice) {
+  const Diagnosis d = run_dumps(
+      {Dump(0, kWorld).status("0", 5, 4).pending("0", 5), Dump(1, kWorld).status("0", 5, 5),
+       Dump(2, kWorld).status("0", 5, 4).pending("0", 5), Dump(3, kWorld).status("0", 5, 5)});
+  EXPECT_THAT(d.findings, IsEmpty());
+  EXPECT_THAT(d.notes, Contains(HasSubstr("rank 0, 2 has not completed")));
+}
+
 TEST(HangDumps, UnequalSizesNameTheMinority) {
   const Diagnosis d = run_dumps({Dump(0, kWorld).pending("0", 5), Dump(1, kWorld).pending("0", 5),
                                  Dump(2, kWorld).pending("0", 5),

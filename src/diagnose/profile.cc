@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -13,19 +14,24 @@
 #include "common/time.h"
 #include "diagnose/internal/order.h"
 #include "diagnose/internal/profile/late_ranks.h"
+#include "diagnose/internal/profile/own_caller.h"
 #include "diagnose/internal/profile/profile_job.h"
 #include "diagnose/internal/words.h"
 #include "diagnose/localise_patterns.h"
 #include "diagnose/pattern.h"
 #include "diagnose/thresholds.h"
 #include "stats/intervals.h"
+#include "stats/peers.h"
 #include "stats/summary.h"
+#include "stats/thresholds.h"
 
 namespace kansoku::diagnose {
 namespace {
 
 constexpr std::size_t kRowsShownMax = 40;
 constexpr std::size_t kNotesMax = 16;
+constexpr std::size_t kWindowParts = 20;  // of a window without steps
+constexpr std::size_t kTestedMax = 8;     // functions with the greatest excess
 
 /// View of one rank's window.
 struct RankView {
@@ -41,8 +47,9 @@ struct RankView {
 class ProfileDiagnosis {
  public:
   /// `has_peers`: the job has ranks whose profiles may be missing here.
-  ProfileDiagnosis(ProfileJob job, bool has_peers, const Options& options)
-      : job_(std::move(job)), has_peers_(has_peers), options_(options) {}
+  ProfileDiagnosis(const trace::Trace& trace, ProfileJob job, bool has_peers,
+                   const Options& options)
+      : trace_(trace), job_(std::move(job)), has_peers_(has_peers), options_(options) {}
   Diagnosis run();
 
  private:
@@ -55,9 +62,14 @@ class ProfileDiagnosis {
   void summarise();
   [[nodiscard]] double support_of_input(const RankView& view, double share_min) const;
   [[nodiscard]] double step_ms_of(const RankView& view) const;
+  [[nodiscard]] stats::MemberSeries times_by_block(std::uint32_t function) const;
+  [[nodiscard]] std::vector<stats::Outlier> slower_ranks(std::uint32_t function) const;
   Finding outlier_finding(const std::vector<PatternOutlier>& outliers,
-                          const std::vector<std::uint32_t>& functions);
+                          const std::vector<stats::Outlier>& ranks, std::uint32_t function);
 
+  void name_caller(const ProfiledRank& rank, Finding& finding) const;
+
+  const trace::Trace& trace_;
   ProfileJob job_;
   bool has_peers_;
   const Options& options_;
@@ -201,27 +213,92 @@ void ProfileDiagnosis::find_input() {
   out_.findings.push_back(std::move(finding));
 }
 
+/// Milliseconds that a function owns in each block of the window, by rank: steps, if all ranks have
+/// enough of them; else equal parts.
+stats::MemberSeries ProfileDiagnosis::times_by_block(std::uint32_t function) const {
+  std::size_t steps = std::numeric_limits<std::size_t>::max();
+  for (const RankView& view : views_)
+    steps = std::min(steps, view.rank->steps.size());
+  const bool has_steps = steps >= stats::kBlocksMin;
+  const std::size_t count = has_steps ? steps : kWindowParts;
+  stats::MemberSeries out;
+  for (const RankView& view : views_) {
+    const ProfiledRank& rank = *view.rank;
+    std::vector<double> ms(count);
+    const auto end_of = [&](std::size_t block) {
+      return has_steps ? rank.steps[block].second
+                       : rank.begin_ns + (rank.end_ns - rank.begin_ns) *
+                                             static_cast<std::int64_t>(block + 1) /
+                                             static_cast<std::int64_t>(count);
+    };
+    std::size_t block = 0;
+    const auto on_owned = [&](const Execution& owner, std::int64_t begin_ns, std::int64_t end_ns) {
+      if (owner.function != function) return;
+      while (block < count && begin_ns < end_ns) {
+        const std::int64_t until_ns = std::min(end_ns, end_of(block));
+        if (until_ns > begin_ns) ms[block] += static_cast<double>(until_ns - begin_ns) / kNsPerMs;
+        begin_ns = std::max(begin_ns, until_ns);
+        if (begin_ns < end_ns) ++block;
+      }
+    };
+    static_cast<void>(build_pattern(rank.executions, rank.begin_ns, rank.end_ns,
+                                    rank.has_gpu ? kGpuPriorities : kCpuPriorities, on_owned));
+    out.push_back(std::move(ms));
+  }
+  return out;
+}
+
+/// Ranks in which a function takes longer than on the others, by the test that recordings use.
+std::vector<stats::Outlier> ProfileDiagnosis::slower_ranks(std::uint32_t function) const {
+  const stats::MemberSeries excess = stats::excess_over_peers(times_by_block(function));
+  return stats::find_outliers(excess, std::vector<bool>(views_.size()),
+                              {.confidence_min = kConfidenceMin,
+                               .clip_share = kClipShare,
+                               .resample_count = options_.resample_count,
+                               .seed = options_.seed});
+}
+
+// A library's function does what the job's own one that calls it asks for.
+void ProfileDiagnosis::name_caller(const ProfiledRank& rank, Finding& finding) const {
+  std::vector<std::int32_t> pids;
+  for (const trace::Process& process : trace_.processes)
+    if (std::max(process.rank, 0) == rank.rank) pids.push_back(process.pid);
+  auto caller = own_caller(trace_, pids, finding.function);
+  if (!caller) {
+    if (auto self = parse_python_name(finding.function)) caller = std::move(self);
+    if (!caller) return;
+  } else {
+    finding.evidence.push_back(fmt::format(words::kSpentIn, finding.function));
+  }
+  finding.function = std::move(caller->function);
+  finding.file = std::move(caller->file);
+  finding.line = caller->line;
+}
+
 Finding ProfileDiagnosis::outlier_finding(const std::vector<PatternOutlier>& outliers,
-                                          const std::vector<std::uint32_t>& functions) {
+                                          const std::vector<stats::Outlier>& ranks,
+                                          std::uint32_t function) {
   const PatternOutlier& worst = outliers.front();
   const RankView& view = views_[worst.rank];
   Finding finding;
   finding.kind = "slow_worker";
-  for (const PatternOutlier& outlier : outliers) {
-    if (outlier.function == worst.function && outlier.is_culprit)
-      finding.ranks.push_back(views_[outlier.rank].rank->rank);
-  }
+  for (const PatternOutlier& outlier : outliers)
+    finding.ranks.push_back(views_[outlier.rank].rank->rank);
   std::sort(finding.ranks.begin(), finding.ranks.end());
-  finding.function = job_.names[functions[worst.function]];
+  finding.function = job_.names[function];
   const double more = worst.beta - worst.peers_beta;
   finding.share = more;
   finding.cost_ms_per_step = more * step_ms_of(view);
-  finding.confidence = finding.rank_confidence = worst.differs;
+  finding.confidence = 1;
+  for (const stats::Outlier& rank : ranks)
+    finding.confidence = std::min(finding.confidence, rank.confidence);
+  finding.rank_confidence = finding.confidence;
   finding.evidence.push_back(fmt::format(words::kDiffersFrom, worst.beta * 100, view.rank->rank,
                                          worst.peers_beta * 100, worst.differs * 100));
   if (worst.mu > 0 || worst.peers_mu > 0) {
     finding.evidence.push_back(fmt::format(words::kResourceUse, worst.mu, worst.peers_mu));
   }
+  name_caller(*view.rank, finding);
   return finding;
 }
 
@@ -248,13 +325,28 @@ void ProfileDiagnosis::find_outliers() {
       matrix.sigma[cell] = static_cast<float>(row.sigma);
     }
   }
-  std::vector<PatternOutlier> culprits;
+  // A wait for others in a collective is no cause.
+  std::vector<std::uint32_t> order;  // columns, the one with the greatest excess first
+  std::map<std::uint32_t, std::vector<PatternOutlier>> culprits;
   for (const PatternOutlier& outlier : localise(matrix, {.seed = options_.seed})) {
-    const bool counts =
-        outlier.is_culprit && matrix.activities[outlier.function] != Activity::kCollective;
-    if (counts) culprits.push_back(outlier);
+    if (!outlier.is_culprit || matrix.activities[outlier.function] == Activity::kCollective)
+      continue;
+    auto& of_function = culprits[outlier.function];
+    if (of_function.empty()) order.push_back(outlier.function);
+    of_function.push_back(outlier);
   }
-  if (!culprits.empty()) out_.findings.push_back(outlier_finding(culprits, functions));
+  if (order.size() > kTestedMax) order.resize(kTestedMax);
+  for (const std::uint32_t column : order) {
+    const std::vector<stats::Outlier> ranks = slower_ranks(functions[column]);
+    std::vector<PatternOutlier>& outliers = culprits[column];
+    std::erase_if(outliers, [&](const PatternOutlier& one) {
+      return std::none_of(ranks.begin(), ranks.end(),
+                          [&](const stats::Outlier& rank) { return rank.member == one.rank; });
+    });
+    if (outliers.empty()) continue;
+    out_.findings.push_back(outlier_finding(outliers, ranks, functions[column]));
+    return;
+  }
 }
 
 void ProfileDiagnosis::find_late_ranks() {
@@ -290,7 +382,6 @@ void ProfileDiagnosis::find_late_ranks() {
   for (Finding& other : out_.findings) {
     if (other.kind == "slow_worker" && other.ranks == finding.ranks) {
       other.evidence.insert(other.evidence.end(), finding.evidence.begin(), finding.evidence.end());
-      other.cost_ms_per_step = std::max(other.cost_ms_per_step, finding.cost_ms_per_step);
       return;
     }
   }
@@ -396,7 +487,8 @@ bool has_peers(const trace::Trace& trace) {
 Diagnosis diagnose_part(const trace::Trace& trace, std::optional<std::int32_t> pid,
                         const Options& options) {
   const bool may_have_peers = !pid && has_peers(trace);
-  Diagnosis out = ProfileDiagnosis(read_profile_job(trace, pid), may_have_peers, options).run();
+  Diagnosis out =
+      ProfileDiagnosis(trace, read_profile_job(trace, pid), may_have_peers, options).run();
   for (const auto& [name, loss] : trace.losses) {
     if (loss.count > 0) out.losses.push_back(loss);
   }

@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "capture/group.h"
 #include "capture/internal/user_shares.h"
 #include "capture/job.h"
 #include "capture/observed.h"

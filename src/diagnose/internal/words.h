@@ -306,6 +306,9 @@ inline constexpr char kTimeoutOfFirst[] =
 inline constexpr char kOlderDumps[] =
     "the dumps of rank {} are older than those of their peers, who completed later operations that "
     "all take part in: what these ranks do now is unknown; dump all at one moment";
+inline constexpr char kAboutToComplete[] =
+    "rank {} has not completed an operation that its peers have, who wait for nobody: if the dumps "
+    "are of different moments, that is no hang";
 inline constexpr char kRanksWait[] = "{} of {} ranks wait in an operation";
 inline constexpr char kNoneCompleted[] =
     "every rank has issued these operations, and none has completed them: these dumps do not say "
@@ -346,6 +349,7 @@ inline constexpr char kAdviceFasterInput[] =
     "next: use more or faster loader workers, prefetching, or cheaper decoding";
 inline constexpr char kDiffersFrom[] =
     "{:.1f} % of the window on rank {}, {:.1f} % on its peers; it differs from {:.0f} % of them";
+inline constexpr char kSpentIn[] = "its time is in {}, called from there";
 inline constexpr char kResourceUse[] = "mean use of its resource {:.3g}, peers {:.3g}";
 inline constexpr char kLastToArrive[] =
     "last to arrive in {:.0f} % of {} collectives; it waits {:.2f} ms a step there, its peers "

@@ -254,6 +254,9 @@ TEST(Chrome, AFileNameTellsAWindow) {
 
 TEST(Chrome, NumbersOfCallsAreNoPartOfAName) {
   EXPECT_EQ(plain_name("aten::linear, seq = 100, op_id = 1000"), "aten::linear");
+  EXPECT_EQ(plain_name("<built-in method mm of type object at 0x7f12ab>"),
+            "<built-in method mm of type object");
+  EXPECT_EQ(plain_name("stop at 0x"), "stop at 0x");
   EXPECT_EQ(plain_name("aten::linear, op_id = 1, sizes = [[1, 2]]"), "aten::linear");
   for (const char* name : {"aten::linear", "a, seq = b", "a, seq = ", "", "f(seq = 1)"})
     EXPECT_EQ(plain_name(name), name);

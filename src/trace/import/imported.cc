@@ -1,9 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trace/import/imported.h"
 
+#include <cctype>
+
 #include "common/parse.h"
 
 namespace kansoku::trace::import {
+
+namespace {
+
+constexpr std::string_view kAddress = " at 0x";
+
+}  // namespace
 
 std::string_view plain_name(std::string_view name) {
   for (const std::string_view word : {", seq = ", ", op_id = "}) {
@@ -12,7 +20,13 @@ std::string_view plain_name(std::string_view name) {
                            name[at + word.size()] >= '0' && name[at + word.size()] <= '9';
     if (is_number) name = name.substr(0, at);
   }
-  return name;
+  // "<built-in method run_backward of torch._C._EngineBase object at 0x7f...>": an object's
+  // address.
+  const std::size_t at = name.find(kAddress);
+  const bool is_address =
+      at != std::string_view::npos && at + kAddress.size() < name.size() &&
+      std::isxdigit(static_cast<unsigned char>(name[at + kAddress.size()])) != 0;
+  return is_address ? name.substr(0, at) : name;
 }
 
 std::int32_t rank_of_file_name(std::string_view file_name) {
