@@ -6,7 +6,7 @@ PHILLY ?= ../shared/data/philly/philly_jobs_train.csv.gz
 JOBS ?= $(shell nproc)
 KANSOKU := build/kansoku
 
-.PHONY: deps-fuzz help build softgpu demo test test-fast test-all mutants bench eval diff-eval probe-eval simulate-eval simulate-experiments faults false-confidence equal-work calibration watch-eval watch-soak watch-cost kernel-check fresh-root check install asan tsan fuzz nobpf clean deps-build deps-demo deps-test deps-bench deps-check deps-faults deps-watch deps-kernels deps-fresh-root deps-softgpu deps-store deps-otlp deps-llama llama demo-cuda cuda-eval cuda-causes cuda-clock cuda-cost cuda-stuck gpu-check
+.PHONY: deps-fuzz help build softgpu demo test test-fast test-all mutants bench eval diff-eval probe-eval simulate-eval simulate-experiments faults false-confidence equal-work calibration watch-eval watch-soak watch-cost kernel-check fresh-root check install asan tsan fuzz nobpf clean deps-build deps-demo deps-test deps-bench deps-check deps-faults deps-watch deps-kernels deps-fresh-root deps-softgpu deps-store deps-otlp deps-llama deps-torch torch-eval llama demo-cuda cuda-eval cuda-causes cuda-clock cuda-cost cuda-stuck gpu-check
 
 help:
 	@echo "make demo     install what it needs (apt), build, run the example job and diagnose it"
@@ -32,6 +32,8 @@ help:
 	@echo "make probe-eval   calls of 20,000 generated functions, counted by probes and by themselves (PROBES=options of evaluate.py)"
 	@echo "make simulate-eval  arrival models against recorded queues (PHILLY=jobs.csv.gz; about 10 minutes)"
 	@echo "make simulate-experiments  the simulator's experiments E1 to E9, with reports in build/experiments (some minutes)"
+	@echo "make deps-torch  install PyTorch 2.15, Lightning, Ray Train, Transformers and DeepSpeed (PyPI, 5 GB) into ~/.cache/kansoku/torch"
+	@echo "make torch-eval  jobs of these, recorded and diagnosed: rank, function, cost (hours, goes on where it stood; TORCH=options of run.py)"
 	@echo "make faults   many kinds of faults in real jobs, scored (hours; FAULT=NAME for one, FAULTS=... for options of run.py)"
 	@echo "make false-confidence  healthy, foreign and broken off programs: is anything said that is not true? (half an hour; FALSE=options of run.py)"
 	@echo "make equal-work  jobs whose ranks do equal work, or work that moves: is anybody blamed? (two hours, goes on where it stood; EQUAL=options of run.py)"
@@ -156,6 +158,13 @@ simulate-experiments: build
 
 faults: deps-faults build
 	tests/faults/run.py $(addprefix --fault ,$(FAULT)) $(FAULTS)
+
+deps-torch:
+	@tools/install_deps.sh torch
+	tests/torch/environment.py install
+
+torch-eval: deps-torch build
+	tests/torch/run.py $(TORCH)
 
 false-confidence: deps-faults build
 	tests/false_confidence/run.py $(FALSE)

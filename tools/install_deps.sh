@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs the Debian packages that a goal needs, by name:
-# tools/install_deps.sh build|softgpu|demo|test|bench|faults|watch|kernels|fresh-root|check|fuzz|llama|store|otlp
+# tools/install_deps.sh build|softgpu|demo|test|bench|faults|watch|kernels|fresh-root|check|fuzz|llama|torch|store|otlp
 # `store` is DuckDB and `otlp` OpenTelemetry's decoder, for the tests; Debian has neither: from npm into build/npm, without running
 # any of the packages' scripts.
 # Prints the apt line first. Without root it prints the line and stops. Installs nothing when nothing is missing.
@@ -32,6 +32,7 @@ case $goal in
   bench) wanted="$build $demo $tests $bench" ;;
   faults) wanted="$build $demo $faults" ;;
   llama) wanted="$build $llama" ;;
+  torch) wanted="$build $demo python3-venv" ;;
   watch) wanted="$build $demo $watch" ;;
   kernels) wanted="$build $kernels" ;;
   fresh-root) wanted="debootstrap util-linux" ;;
@@ -39,7 +40,7 @@ case $goal in
   # Debian's clang comes without the runtimes of its sanitizers and of libFuzzer.
   fuzz) wanted="$build $demo $tests libclang-rt-14-dev" ;;
   store | otlp) wanted="$npm" ;;
-  *) echo "usage: $0 build|softgpu|demo|test|bench|faults|watch|kernels|fresh-root|check|fuzz|llama|store|otlp" >&2; exit 2 ;;
+  *) echo "usage: $0 build|softgpu|demo|test|bench|faults|watch|kernels|fresh-root|check|fuzz|llama|torch|store|otlp" >&2; exit 2 ;;
 esac
 
 duckdb_package=@duckdb/node-bindings-linux-x64

@@ -1,0 +1,265 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Kansoku on PyTorch as people run it: real jobs of `make deps-torch`, recorded, diagnosed, held against what the jobs say of themselves.
+
+  run.py                       every part; finished runs of this commit are skipped
+  run.py starts                ten ways to start a job x healthy, hook on rank 2, hook on rank 0, attached in mid-run: twice each
+  run.py pipelines             GPipe, 1F1B, interleaved; healthy, unequal stages, one slow
+  run.py files                 profiles and Flight Recorder dumps that PyTorch writes
+  run.py gate                  a few of these, without times and places
+  run.py --only WORD           runs whose title has that word
+  run.py --minutes 30          begins no run after so long; the same command goes on
+  run.py --table               only the scores so far
+--environment NAME: of environment.py [2.15-py3.11]. Needs root and eBPF."""
+import collections
+import contextlib
+import itertools
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.dirname(HERE))
+import environment  # noqa: E402
+import kit  # noqa: E402
+
+JOBS = os.path.join(HERE, "jobs")
+DOSE_MS, NEAR = 35.0, 0.15
+LAUNCHED = ["torchrun", "--nproc-per-node", "4"]
+MODULE = ["python3", "-m", "torch.distributed.run", "--nproc-per-node", "4"]
+STARTS = {
+    "torchrun": [*LAUNCHED, "train.py", "launched", "ddp"],
+    "module": [*MODULE, "train.py", "launched", "ddp"],
+    "spawn": ["python3", "train.py", "spawn", "ddp"],
+    "fork": ["python3", "train.py", "fork", "ddp"],
+    "thread": ["python3", "train.py", "thread", "ddp"],
+    "lightning": ["python3", "lightning_job.py"],
+    "ray": ["python3", "ray_job.py"],
+    "transformers": [*LAUNCHED, "transformers_job.py"],
+    "deepspeed": [*LAUNCHED, "deepspeed_job.py"],
+    "fsdp": [*LAUNCHED, "train.py", "launched", "fsdp"],
+}
+# The hook's rank; whether the recorder comes when the job trains already.
+SITUATIONS = {"healthy": (None, False), "hook on 2": (2, False), "hook on 0": (0, False), "attached": (2, True)}
+SCHEDULES = ["gpipe", "1f1b", "interleaved"]
+ATTACHED = "10s"
+
+Run = collections.namedtuple("Run", "part name command rank attached number")
+
+
+def end_below(pid):
+    """Ends what a launcher started, which outlives a launcher that is killed."""
+    parents = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
+                parents[int(name)] = int(file.read().rpartition(")")[2].split()[1])
+    below, fresh = {pid}, True
+    while fresh:
+        fresh = {one for one, parent in parents.items() if parent in below} - below
+        below |= fresh
+    ticks = {one: kit.start_ticks(one) for one in below - {pid}}
+    for one, started in ticks.items():
+        with contextlib.suppress(OSError):
+            kit.end_process(one, started)
+
+
+class Lab:
+    def __init__(self, options):
+        self.kansoku = options.kansoku
+        self.bin = os.path.dirname(environment.python_of(options.environment))
+
+    def settings(self, **more):
+        return {**os.environ, "PATH": f"{self.bin}:{os.environ['PATH']}", "PYTHONDONTWRITEBYTECODE": "1", **more}
+
+    @staticmethod
+    def command(words):
+        return [os.path.join(JOBS, word) if word.endswith(".py") else word for word in words]
+
+    def of_fault(self, rank, steps):
+        fault = {} if rank is None else {"FAULT": "hook", "FAULT_RANK": str(rank), "DOSE": str(DOSE_MS / 1000)}
+        return self.settings(STEPS=str(steps), **fault)
+
+    def recorded(self, run, trace):
+        """What the job said."""
+        if not run.attached:
+            done = kit.record(self.kansoku, trace, "-q", "--force", of=self.command(run.command), env=self.of_fault(run.rank, 120), timeout=300)
+            kit.expect(done.returncode == 0, f"the job ended with status {done.returncode}: {(done.stdout + done.stderr)[-2000:]}")
+            return done.stdout
+        with kit.Job(self.command(run.command), env=self.of_fault(run.rank, 100000), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                     text=True) as job:
+            try:
+                kit.expect(any("training" in line for line in job.stdout), "the job never trained")
+                done = kit.record(self.kansoku, trace, "-q", "--force", "--duration", ATTACHED, pids=[job.pid], timeout=120)
+                kit.expect(done.returncode == 0, f"record: {done.stderr[-2000:]}")
+            finally:
+                end_below(job.pid)
+        return ""
+
+    def diagnosed(self, path):
+        return kit.answer(self.kansoku, "diagnose", "--json", path)
+
+
+def ranks_of(answer):
+    return sorted(one["rank"] for one in answer["steps"].get("phases") or answer["patterns"])
+
+
+def blaming(answer):
+    """Findings that name some of the ranks, and not all of them."""
+    return [one for one in answer["findings"] if 0 < len(one["ranks"]) < max(len(ranks_of(answer)), 2)]
+
+
+def shown(finding):
+    return f"{finding['kind']}{finding['ranks']} {finding['function']} {kit.cost(finding)} {kit.basis(finding)}"
+
+
+def judged(answer, rank, true_ms):
+    """In words, one item for each thing that is wrong."""
+    found = blaming(answer)
+    if rank is None:
+        return [f"blamed: {shown(one)}" for one in found]
+    if not found:
+        return ["nobody is named"]
+    first, wrong = found[0], []
+    if first["ranks"] != [rank]:
+        wrong.append(f"ranks {first['ranks']}")
+    if first["kind"] not in ("slow_forward", "slow_worker"):
+        wrong.append(first["kind"])
+    if "slow_activation_hook" not in (first["function"] or ""):
+        wrong.append(f"in {first['function']}")
+    cost = first["cost_ms_per_step"]
+    if cost is None or abs(cost - true_ms) > NEAR * true_ms:
+        wrong.append(f"{cost} ms for {true_ms:.1f}")
+    return wrong
+
+
+def hook_ms(said, calls_a_step=1):
+    """What the hook took a step by its own clock; the dose where the job did not come to say it."""
+    told = re.search(r"hook rank=\d+ calls=(\d+) ms=([\d.]+)", said)
+    return calls_a_step * (float(told[2]) / int(told[1]) if told and int(told[1]) else DOSE_MS)
+
+
+def recording(lab, run, calls_a_step=1):
+    with tempfile.TemporaryDirectory() as folder:
+        trace = os.path.join(folder, "run.pftrace")
+        said = lab.recorded(run, trace)
+        answer = lab.diagnosed(trace)
+    wrong = judged(answer, run.rank, hook_ms(said, calls_a_step))
+    if ranks_of(answer) != [0, 1, 2, 3]:
+        wrong.append(f"ranks of the job: {ranks_of(answer)}")
+    return {"wrong": wrong, "findings": [shown(one) for one in answer["findings"]], "steps": answer["steps"]["count"]}
+
+
+def starts(lab):
+    for number, (name, words), (situation, (rank, attached)) in itertools.product((1, 2), STARTS.items(), SITUATIONS.items()):
+        run = Run("starts", f"{name}, {situation}", words, rank, attached, number)
+        yield run, lambda run=run: recording(lab, run)
+
+
+def pipelines(lab):
+    for schedule in SCHEDULES:
+        words = [*LAUNCHED, "pipeline.py", schedule]
+        for name, more, rank in (("healthy", [], None), ("unequal", ["unequal"], None), ("two micro-batches", ["2"], None),
+                                 *((f"hook on {rank}", [], rank) for rank in range(4))):
+            run = Run("pipelines", f"{schedule}, {name}", [*words, *more], rank, False, 1)
+            yield run, lambda run=run: recording(lab, run, calls_a_step=4)
+
+
+def written(lab, kind, settings):
+    """The files of a job, in a folder of their own, and what it said."""
+    folder = tempfile.TemporaryDirectory()
+    command = lab.command([*LAUNCHED, "files.py", kind, folder.name])
+    done = subprocess.run(command, env=settings, capture_output=True, text=True, timeout=120, check=False)
+    kit.expect(done.returncode == 0 or kind == "recorder", f"the job ended with status {done.returncode}: {done.stderr[-2000:]}")
+    return folder, done.stdout
+
+
+def profiled(lab, rank, stack):
+    folder, said = written(lab, "profiler", {**lab.of_fault(rank, 32), "STACK": stack})
+    with folder:
+        answer = lab.diagnosed(folder.name)
+    wrong = judged(answer, rank, hook_ms(said))
+    if stack == "0":  # there is no function to name, and the peers' wait is the cost
+        wrong = [one for one in wrong if not one.startswith("in ") and " ms for " not in one]
+    return {"wrong": wrong, "findings": [shown(one) for one in answer["findings"]], "steps": answer["steps"]["count"]}
+
+
+def dumped(lab, hang, form):
+    folder, _ = written(lab, "recorder", lab.settings(HANG=hang))
+    with folder:
+        for name in os.listdir(folder.name):
+            if name.endswith(".json") != (form == "JSON"):
+                os.unlink(os.path.join(folder.name, name))
+        answer = lab.diagnosed(folder.name)
+    verdicts = [(one["verdict"], one["ranks"]) for one in answer["findings"]]
+    wanted = {"sleep": [("missing_rank", [2])], "skip": [("mismatched_collective", [2])], "none": []}[hang]
+    return {"wrong": [] if verdicts == wanted else [f"{verdicts}, not {wanted}"], "findings": [shown(one) for one in answer["findings"]], "steps": 0}
+
+
+def files(lab):
+    for number, stack, rank in itertools.product(range(1, 11), "10", (None, 2)):
+        title = f"profile, {'healthy' if rank is None else 'hook'}, {'stacks' if stack == '1' else 'no stacks'}"
+        yield Run("files", title, [], rank, False, number), lambda stack=stack, rank=rank: profiled(lab, rank, stack)
+    for number, form, hang in itertools.product(range(1, 5), ("pickle", "JSON"), ("sleep", "skip", "none")):
+        yield Run("files", f"dumps, {hang}, {form}", [], None, False, number), lambda form=form, hang=hang: dumped(lab, hang, form)
+
+
+PARTS = {"starts": starts, "pipelines": pipelines, "files": files}
+GATE = {"lightning, healthy", "lightning, hook on 0", "ray, hook on 2", "thread, hook on 2", "spawn, attached", "gpipe, healthy",
+        "profile, hook, stacks", "dumps, sleep, JSON"}
+
+
+def gate(lab, report):
+    """Without times and places, which a loaded machine may take from a short run."""
+    def once(do):
+        return [one for one in do()["wrong"] if not one.startswith("in ") and " ms for " not in one]
+    seen = set()
+    for make in PARTS.values():
+        for run, do in make(lab):
+            if run.name in GATE and run.name not in seen:
+                seen.add(run.name)
+                report.part(run.name, once, do)
+
+
+def print_table(results):
+    rows = collections.defaultdict(list)
+    for one in results:
+        rows[(one["key"][0], one["key"][1])].append(one)
+    print("\n| part | run | right | wrong answers |\n|---|---|---|---|")
+    for (part, name), runs in rows.items():
+        wrong = "; ".join(dict.fromkeys(text for one in runs for text in one["wrong"]))
+        print(f"| {part} | {name} | {sum(not one['wrong'] for one in runs)} of {len(runs)} | {wrong[:200]} |")
+    right = sum(not one["wrong"] for one in results)
+    print(f"| all | | {right} of {len(results)} | |")
+
+
+def main(report):
+    parser = kit.parser(__doc__)
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, "gate", []])
+    parser.add_argument("--environment", default=environment.DEFAULT)
+    parser.add_argument("--only")
+    parser.add_argument("--minutes", type=float)
+    parser.add_argument("--again", action="store_true")
+    parser.add_argument("--table", action="store_true")
+    options = parser.parse_args()
+    results = kit.Parts(os.path.join(kit.ROOT, "build/torch"))
+    if options.table:
+        print_table([one for one in results.results if "wrong" in one])
+        return 0
+    kit.need_root()
+    lab = Lab(options)
+    if options.parts == ["gate"]:
+        gate(lab, report)
+        return None
+    plan = [kit.Part([run.part, run.name, run.number, options.environment], f"{run.part}: {run.name} ({run.number})", do)
+            for name in options.parts or PARTS for run, do in PARTS[name](lab) if not options.only or options.only in run.name]
+    is_over = results.run(plan, report, lambda one: "right" if not one["wrong"] else "WRONG " + json.dumps(one["wrong"]), options.minutes, options.again)
+    print_table([one for one in results.results if "wrong" in one])
+    return None if is_over else 0
+
+
+if __name__ == "__main__":
+    kit.run(main)
