@@ -225,11 +225,11 @@ stats::MemberSeries ProfileDiagnosis::times_by_block(std::uint32_t function) con
   for (const RankView& view : views_) {
     const ProfiledRank& rank = *view.rank;
     std::vector<double> ms(count);
+    const std::int64_t part_ns = (rank.end_ns - rank.begin_ns) / static_cast<std::int64_t>(count);
     const auto end_of = [&](std::size_t block) {
-      return has_steps ? rank.steps[block].second
-                       : rank.begin_ns + (rank.end_ns - rank.begin_ns) *
-                                             static_cast<std::int64_t>(block + 1) /
-                                             static_cast<std::int64_t>(count);
+      if (has_steps) return rank.steps[block].second;
+      return block + 1 == count ? rank.end_ns
+                                : rank.begin_ns + part_ns * static_cast<std::int64_t>(block + 1);
     };
     std::size_t block = 0;
     const auto on_owned = [&](const Execution& owner, std::int64_t begin_ns, std::int64_t end_ns) {
