@@ -54,6 +54,8 @@ class Nowhere final : public ByteSink {
 
 }  // namespace
 
+constexpr std::size_t kEarlySeatsMax = 4096;  // of processes that are not in the table yet
+
 struct Recorder::Impl {
   const Clock& clock;
   const sys::Procfs& procfs;
@@ -212,7 +214,7 @@ void Recorder::Impl::note_work() {
 void Recorder::Impl::settle(BootTime now) {
   note_work();
   early.clear();
-  early_seats.clear();
+  if (early_seats.size() > kEarlySeatsMax) early_seats.clear();
   for (const std::int32_t pid : table.settle(now))
     write_place(table.processes().at(pid));
 }

@@ -26,12 +26,21 @@ using testing::ElementsAre;
 /// A child that keeps the descriptors that are open when it begins, without some, until its end.
 class Child {
  public:
-  explicit Child(std::initializer_list<int> without) : pid_(::fork()) {
-    if (pid_ != 0) return;
-    for (const int fd : without)
-      ::close(fd);
-    for (;;)
-      ::pause();
+  explicit Child(std::initializer_list<int> without) {
+    std::array<int, 2> ready{};
+    if (::pipe(ready.data()) != 0) return;
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      for (const int fd : without)
+        ::close(fd);
+      static_cast<void>(::write(ready[1], "x", 1));
+      for (;;)
+        ::pause();
+    }
+    char byte = 0;
+    EXPECT_EQ(::read(ready[0], &byte, 1), 1);
+    ::close(ready[0]);
+    ::close(ready[1]);
   }
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
@@ -42,7 +51,7 @@ class Child {
   [[nodiscard]] std::int32_t pid() const { return pid_; }
 
  private:
-  pid_t pid_;
+  pid_t pid_{-1};
 };
 
 /// The two ends of a connection over loopback.

@@ -161,7 +161,7 @@ std::map<std::int32_t, std::int32_t> ProcessTable::owners() const {
 
 // Children of a shell, or of nobody, have only their command in common.
 bool ProcessTable::may_be_spawned(const JobProcess& process) const {
-  if (process.facts.rank != trace::kNoRank || clues_.at(process.pid).seat) return false;
+  if (process.facts.rank != trace::kNoRank) return false;
   const auto parent = processes_.find(process.parent_pid);
   return parent != processes_.end() && !is_wrapper(parent->second.facts.name);
 }
@@ -290,7 +290,21 @@ void ProcessTable::guess_ranks(BootTime now) {
       growing.emplace(siblings, growth);
       continue;
     }
-    number(std::move(ranks));
+    // A job may end before its connections are seen: siblings whose places fit make one, too.
+    std::set<std::pair<std::int32_t, std::int32_t>> places;  // sizes and ranks
+    std::set<std::int32_t> sizes;
+    bool are_all_seated = true;
+    for (const JobProcess* one : ranks) {
+      const auto& seat_of = clues_.at(one->pid).seat;
+      are_all_seated = are_all_seated && seat_of.has_value();
+      if (!seat_of) continue;
+      sizes.insert(seat_of->size);
+      places.emplace(seat_of->size, seat_of->rank);
+    }
+    if (!are_all_seated)
+      number(std::move(ranks));
+    else if (sizes.size() == 1 && places.size() == ranks.size())
+      seat(ranks);
   }
   growing_ = std::move(growing);
 }
