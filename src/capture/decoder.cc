@@ -303,14 +303,23 @@ void Decoder::add_derived_args(const ProbeInfo& probe, std::int32_t pid) {
   }
 }
 
-// A group's memory may be another group's later: what it says last holds.
+// A group's memory may be another group's later: what it says last holds. Rank and size that no
+// group can have were read of another layout, and are not told.
 void Decoder::note_seat(const ProbeInfo& probe, std::int32_t pid) {
   if (probe.group.empty()) return;
   const Arg *const group = arg_of(probe.group[0]), *const rank = arg_of(probe.group[1]),
                    *const size = arg_of(probe.group[2]);
   if (group == nullptr || rank == nullptr || size == nullptr) return;
-  if (size->bits == 0 || size->bits > kGroupSizeMax || rank->bits >= size->bits) return;
-  if (seats_.size() >= kSeatsMax) return;
+  if (rank->bits >= size->bits || size->bits > kGroupSizeMax) {
+    std::erase_if(args_, [names = std::pair(rank->key, size->key)](const Arg& arg) {
+      return arg.key == names.first || arg.key == names.second;
+    });
+    return;
+  }
+  if (seats_.size() >= kSeatsMax) {
+    ++counters_.seats_over_limit;
+    return;
+  }
   seats_.insert_or_assign({pid, group->bits},
                           GroupSeat{pid, group->bits, static_cast<std::int32_t>(rank->bits),
                                     static_cast<std::int32_t>(size->bits)});

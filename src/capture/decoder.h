@@ -36,6 +36,9 @@ STAT(capture_bad_records, kError, kCapture,
      "ring records of an unknown shape: recorder and BPF programs do not match");
 STAT(capture_unnamed_threads, kNotice, kCapture,
      "threads beyond 32,768 on the processors of the job; these have a number but no name");
+STAT(capture_groups_over_limit, kNotice, kCapture,
+     "process groups beyond 65,536 between two looks, or 4,096 of processes that are not observed "
+     "yet: the ranks that they tell were left out");
 STAT(capture_open_calls_over_limit, kDataLoss, kCapture,
      "calls nested deeper than 512; the inner ones were left out");
 
@@ -86,7 +89,7 @@ class Decoder {
 
   struct Counters {
     std::uint64_t records{0}, unmatched_ends{0}, unread_args{0}, bad_records{0}, too_deep{0};
-    std::uint64_t unnamed_threads{0};
+    std::uint64_t unnamed_threads{0}, seats_over_limit{0};
   };
   [[nodiscard]] const Counters& counters() const { return counters_; }
 

@@ -384,6 +384,10 @@ TEST_F(DecoderTest, TellsPlacesInProcessGroups) {
               ElementsAre(GroupSeat{pid, 0xa, 3, 4}, GroupSeat{pid, 0xb, 0, 2}))
       << "what a group says last; none of what cannot be";
   EXPECT_THAT(decoder_.take_seats(), IsEmpty());
+  EXPECT_THAT(slices(),
+              ElementsAre("call 1+1 pg=11u rank=1u size=2u", "call 1+1 pg=11u rank=0u size=2u",
+                          "call 1+1 pg=12u", "call 1+1 pg=13u", "call 1+1 pg=14u"))
+      << "of another layout";
 }
 
 TEST_F(DecoderTest, CountsCallsOfEachProcess) {

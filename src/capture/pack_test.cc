@@ -221,6 +221,10 @@ TEST(Pack, KnowsTheRolesOfProbesOfModels) {
 struct Refused {
   std::string body, error;
 };
+void expect_refused(std::span<const Refused> cases) {
+  for (const Refused& one : cases)
+    EXPECT_EQ(refusal(one.body), one.error) << one.body;
+}
 
 TEST(Pack, RefusesMistakesAndNamesThem) {
   const std::string probe = "read my.toml [[probe]] entry 1, key ";
@@ -287,8 +291,7 @@ TEST(Pack, RefusesMistakesAndNamesThem) {
               "read my.toml [[probe]] entry 2, key kind: expected call, instant, annotate or "
               "scope"},
   };
-  for (const Refused& one : cases)
-    EXPECT_EQ(refusal(one.body), one.error) << one.body;
+  expect_refused(cases);
 }
 
 TEST(Pack, RefusesWhatTellsNoProcessGroup) {
@@ -302,8 +305,7 @@ TEST(Pack, RefusesWhatTellsNoProcessGroup) {
                          "group = [\"a\", \"a\", \"a\"]"),
               probe + "group: only of calls and instants"},
   };
-  for (const Refused& one : cases)
-    EXPECT_EQ(refusal(one.body), one.error) << one.body;
+  expect_refused(cases);
 }
 
 TEST(Pack, RefusesMistakesInMetering) {
@@ -341,8 +343,7 @@ TEST(Pack, RefusesMistakesInMetering) {
                   fmt::format("{}", fmt::join(std::vector<std::string>(17, "\"a:1\""), ", ")) + "]",
               "read my.toml [[type]] entry 1, key values: at most 16"},
   };
-  for (const Refused& one : cases)
-    EXPECT_EQ(refusal(one.body), one.error) << one.body;
+  expect_refused(cases);
 }
 
 TEST(Pack, RefusesMistakesInVariants) {
@@ -365,8 +366,7 @@ TEST(Pack, RefusesMistakesInVariants) {
                          "variant = [{ parameters = \"*\", args = { a = \"arg0:str\" } }]"),
               variant + "args: expected the names and types of the probe's args"},
   };
-  for (const Refused& one : cases)
-    EXPECT_EQ(refusal(one.body), one.error) << one.body;
+  expect_refused(cases);
 }
 
 TEST(Pack, RefusesMistakesInOtherProbesThanFunctions) {
@@ -390,8 +390,7 @@ TEST(Pack, RefusesMistakesInOtherProbesThanFunctions) {
       Refused{"[python_stacks]\nhz = 25\nrate = 1",
               "read my.toml [python_stacks], key rate: unknown key"},
   };
-  for (const Refused& one : cases)
-    EXPECT_EQ(refusal(one.body), one.error) << one.body;
+  expect_refused(cases);
 }
 
 TEST(Pack, RefusesRatesBeyondTheLimits) {

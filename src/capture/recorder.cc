@@ -54,7 +54,7 @@ class Nowhere final : public ByteSink {
 
 }  // namespace
 
-constexpr std::size_t kEarlySeatsMax = 4096;  // of processes that are not in the table yet
+constexpr std::size_t kEarlySeatsMax = 4096;  // groups of processes that are not in the table yet
 
 struct Recorder::Impl {
   const Clock& clock;
@@ -75,7 +75,7 @@ struct Recorder::Impl {
   std::set<std::int32_t> early;        // communicated before they were in the table
   std::vector<GroupSeat> early_seats;  // likewise
   std::set<std::int32_t> neighbours;   // not observed, on the same processors; asked for their job
-  std::uint64_t neighbours_over_limit{0};
+  std::uint64_t neighbours_over_limit{0}, seats_over_limit{0};
   std::string bpf_state;
   BootTime started{}, next_flush{}, next_poll{};
   Nowhere nowhere;
@@ -194,6 +194,7 @@ void Recorder::Impl::follow_all(const std::set<std::int32_t>& pids, BootTime now
 // The reporter of an end knows it: by now the number may be another process's there.
 void Recorder::Impl::forget(std::int32_t pid, const Source* reporter) {
   table.remove(pid);
+  std::erase_if(early_seats, [&](const GroupSeat& seat) { return seat.pid == pid; });
   for (const Asked& asked : sources)
     if (asked.source.get() != reporter) asked.source->forget(pid);
 }
@@ -208,13 +209,16 @@ void Recorder::Impl::note_work() {
     for (const GroupSeat& seat : asked.source->take_seats())
       early_seats.push_back(seat);
   std::erase_if(early_seats, [&](const GroupSeat& seat) { return table.note_seat(seat); });
+  if (early_seats.size() > kEarlySeatsMax) {
+    seats_over_limit += early_seats.size() - kEarlySeatsMax;
+    early_seats.resize(kEarlySeatsMax);
+  }
 }
 
 // Writes where the processes belong, as far as it is another place than before.
 void Recorder::Impl::settle(BootTime now) {
   note_work();
   early.clear();
-  if (early_seats.size() > kEarlySeatsMax) early_seats.clear();
   for (const std::int32_t pid : table.settle(now))
     write_place(table.processes().at(pid));
 }
@@ -360,6 +364,7 @@ void Recorder::Impl::write_losses(BootTime now) {
     asked.source->add_losses(losses);
   losses.add(capture_processes_over_limit, table.over_limit());
   losses.add(capture_neighbours_over_limit, neighbours_over_limit);
+  losses.add(capture_groups_over_limit, seats_over_limit);
   losses.add(capture_without_bpf, bpf_error ? 1 : 0);
   for (const auto& [stat, total] : losses.all()) {
     if (total != 0) writer->loss(*stat, total, now);

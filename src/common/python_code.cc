@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 
+#include "common/parse.h"
+
 namespace kansoku {
 namespace {
 
@@ -17,6 +19,17 @@ constexpr std::array<std::string_view, 26> kShortened{
     "torch",   "torchvision",     "urllib",       "zipfile", "numpy"};
 
 }  // namespace
+
+std::optional<PythonName> parse_python_name(std::string_view name) {
+  constexpr std::string_view kFileEnd = ".py(", kLineEnd = "): ";
+  const std::size_t file = name.find(kFileEnd);
+  if (file == std::string_view::npos) return std::nullopt;
+  const std::size_t begin = file + kFileEnd.size(), end = name.find(kLineEnd, begin);
+  if (end == std::string_view::npos) return std::nullopt;
+  const auto line = parse_int<std::uint32_t>(name.substr(begin, end - begin));
+  if (!line) return std::nullopt;
+  return PythonName{name.substr(0, begin - 1), name.substr(end + kLineEnd.size()), *line};
+}
 
 bool is_own_python_file(std::string_view file) {
   // "<frozen runpy>" starts a program, and is Python's.

@@ -21,5 +21,14 @@ TEST(PythonCode, IsPythonsOrAPackages) {
     EXPECT_FALSE(is_own_python_file(other)) << other;
 }
 
+TEST(PythonName, IsReadOrRefused) {
+  for (const char* text : {"", "f", "a.py", "a.py(", "a.py(x): f", "a.py(3)", "a.py(-1): f"})
+    EXPECT_FALSE(parse_python_name(text)) << text;
+  const auto name = parse_python_name("/srv/a.b/run.py(12): <module>");
+  ASSERT_TRUE(name);
+  EXPECT_EQ(name->file, "/srv/a.b/run.py");
+  EXPECT_EQ(name->function, "<module>");
+}
+
 }  // namespace
 }  // namespace kansoku

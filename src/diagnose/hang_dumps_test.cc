@@ -189,7 +189,7 @@ TEST(HangDumps, PeersThatWaitForNobodyAreNoProofOfAStuckDevice) {
       {Dump(0, kWorld).status("0", 5, 4).pending("0", 5), Dump(1, kWorld).status("0", 5, 5),
        Dump(2, kWorld).status("0", 5, 4).pending("0", 5), Dump(3, kWorld).status("0", 5, 5)});
   EXPECT_THAT(d.findings, IsEmpty());
-  EXPECT_THAT(d.notes, Contains(HasSubstr("rank 0, 2 has not completed")));
+  EXPECT_THAT(d.notes, Contains(HasSubstr("rank 0, 2: peers have completed")));
 }
 
 TEST(HangDumps, UnequalSizesNameTheMinority) {

@@ -10,6 +10,7 @@
 #include <map>
 #include <utility>
 
+#include "common/python_code.h"
 #include "common/rng.h"
 #include "common/time.h"
 #include "diagnose/internal/order.h"
@@ -30,8 +31,7 @@ namespace {
 
 constexpr std::size_t kRowsShownMax = 40;
 constexpr std::size_t kNotesMax = 16;
-constexpr std::size_t kWindowParts = 20;  // of a window without steps
-constexpr std::size_t kTestedMax = 8;     // functions with the greatest excess
+constexpr std::size_t kTestedMax = 8;  // functions with the greatest excess
 
 /// View of one rank's window.
 struct RankView {
@@ -62,11 +62,12 @@ class ProfileDiagnosis {
   void summarise();
   [[nodiscard]] double support_of_input(const RankView& view, double share_min) const;
   [[nodiscard]] double step_ms_of(const RankView& view) const;
-  [[nodiscard]] stats::MemberSeries times_by_block(std::uint32_t function) const;
-  [[nodiscard]] std::vector<stats::Outlier> slower_ranks(std::uint32_t function) const;
-  Finding outlier_finding(const std::vector<PatternOutlier>& outliers,
-                          const std::vector<stats::Outlier>& ranks, std::uint32_t function);
-
+  /// By function, as times_by_block() takes them.
+  using BlockTimes = std::map<std::uint32_t, stats::MemberSeries>;
+  [[nodiscard]] BlockTimes times_by_block(const std::vector<std::uint32_t>& functions) const;
+  [[nodiscard]] std::vector<double> confidences_of(const stats::MemberSeries& times) const;
+  [[nodiscard]] Finding outlier_finding(const std::vector<PatternOutlier>& outliers,
+                                        double confidence, std::uint32_t function) const;
   void name_caller(const ProfiledRank& rank, Finding& finding) const;
 
   const trace::Trace& trace_;
@@ -213,18 +214,20 @@ void ProfileDiagnosis::find_input() {
   out_.findings.push_back(std::move(finding));
 }
 
-/// Milliseconds that a function owns in each block of the window, by rank: steps, if all ranks have
-/// enough of them; else equal parts.
-stats::MemberSeries ProfileDiagnosis::times_by_block(std::uint32_t function) const {
+/// Milliseconds that each of the functions owns in each block of the window, by rank: steps, if all
+/// ranks have enough of them; else equal parts.
+ProfileDiagnosis::BlockTimes ProfileDiagnosis::times_by_block(
+    const std::vector<std::uint32_t>& functions) const {
   std::size_t steps = std::numeric_limits<std::size_t>::max();
   for (const RankView& view : views_)
     steps = std::min(steps, view.rank->steps.size());
   const bool has_steps = steps >= stats::kBlocksMin;
-  const std::size_t count = has_steps ? steps : kWindowParts;
-  stats::MemberSeries out;
-  for (const RankView& view : views_) {
-    const ProfiledRank& rank = *view.rank;
-    std::vector<double> ms(count);
+  const std::size_t count = has_steps ? steps : 2 * stats::kBlocksMin;
+  BlockTimes out;
+  for (const std::uint32_t function : functions)
+    out[function].assign(views_.size(), std::vector<double>(count));
+  for (std::size_t r = 0; r < views_.size(); ++r) {
+    const ProfiledRank& rank = *views_[r].rank;
     const std::int64_t part_ns = (rank.end_ns - rank.begin_ns) / static_cast<std::int64_t>(count);
     const auto end_of = [&](std::size_t block) {
       if (has_steps) return rank.steps[block].second;
@@ -233,51 +236,50 @@ stats::MemberSeries ProfileDiagnosis::times_by_block(std::uint32_t function) con
     };
     std::size_t block = 0;
     const auto on_owned = [&](const Execution& owner, std::int64_t begin_ns, std::int64_t end_ns) {
-      if (owner.function != function) return;
-      while (block < count && begin_ns < end_ns) {
-        const std::int64_t until_ns = std::min(end_ns, end_of(block));
-        if (until_ns > begin_ns) ms[block] += static_cast<double>(until_ns - begin_ns) / kNsPerMs;
-        begin_ns = std::max(begin_ns, until_ns);
-        if (begin_ns < end_ns) ++block;
+      const auto wanted = out.find(owner.function);
+      for (; block < count; ++block) {
+        const std::int64_t until_ns = std::clamp(end_of(block), begin_ns, end_ns);
+        if (wanted != out.end())
+          wanted->second[r][block] += static_cast<double>(until_ns - begin_ns) / kNsPerMs;
+        begin_ns = until_ns;
+        if (begin_ns == end_ns) break;
       }
     };
     static_cast<void>(build_pattern(rank.executions, rank.begin_ns, rank.end_ns,
                                     rank.has_gpu ? kGpuPriorities : kCpuPriorities, on_owned));
-    out.push_back(std::move(ms));
   }
   return out;
 }
 
-/// Ranks in which a function takes longer than on the others, by the test that recordings use.
-std::vector<stats::Outlier> ProfileDiagnosis::slower_ranks(std::uint32_t function) const {
-  const stats::MemberSeries excess = stats::excess_over_peers(times_by_block(function));
-  return stats::find_outliers(excess, std::vector<bool>(views_.size()),
-                              {.confidence_min = kConfidenceMin,
-                               .clip_share = kClipShare,
-                               .resample_count = options_.resample_count,
-                               .seed = options_.seed});
+/// By rank, how sure it is that it takes longer than the others, by the test that recordings use; 0
+/// of a rank that does not pass it.
+std::vector<double> ProfileDiagnosis::confidences_of(const stats::MemberSeries& times) const {
+  std::vector<double> out(times.size());
+  const auto outliers =
+      stats::find_outliers(stats::excess_over_peers(times), std::vector<bool>(times.size()),
+                           {.confidence_min = kConfidenceMin,
+                            .clip_share = kClipShare,
+                            .resample_count = options_.resample_count,
+                            .seed = options_.seed});
+  for (const stats::Outlier& outlier : outliers)
+    out[outlier.member] = outlier.confidence;
+  return out;
 }
 
 // A library's function does what the job's own one that calls it asks for.
 void ProfileDiagnosis::name_caller(const ProfiledRank& rank, Finding& finding) const {
-  std::vector<std::int32_t> pids;
-  for (const trace::Process& process : trace_.processes)
-    if (std::max(process.rank, 0) == rank.rank) pids.push_back(process.pid);
-  auto caller = own_caller(trace_, pids, finding.function);
-  if (!caller) {
-    if (auto self = parse_python_name(finding.function)) caller = std::move(self);
-    if (!caller) return;
-  } else {
-    finding.evidence.push_back(fmt::format(words::kSpentIn, finding.function));
-  }
-  finding.function = std::move(caller->function);
-  finding.file = std::move(caller->file);
-  finding.line = caller->line;
+  const auto caller = own_caller(trace_, rank.pids, finding.function);
+  if (caller) finding.evidence.push_back(fmt::format(words::kSpentIn, finding.function));
+  const std::string name = finding.function;
+  const auto named = caller ? caller : parse_python_name(name);
+  if (!named) return;
+  finding.function = named->function;
+  finding.file = named->file;
+  finding.line = named->line;
 }
 
 Finding ProfileDiagnosis::outlier_finding(const std::vector<PatternOutlier>& outliers,
-                                          const std::vector<stats::Outlier>& ranks,
-                                          std::uint32_t function) {
+                                          double confidence, std::uint32_t function) const {
   const PatternOutlier& worst = outliers.front();
   const RankView& view = views_[worst.rank];
   Finding finding;
@@ -289,10 +291,7 @@ Finding ProfileDiagnosis::outlier_finding(const std::vector<PatternOutlier>& out
   const double more = worst.beta - worst.peers_beta;
   finding.share = more;
   finding.cost_ms_per_step = more * step_ms_of(view);
-  finding.confidence = 1;
-  for (const stats::Outlier& rank : ranks)
-    finding.confidence = std::min(finding.confidence, rank.confidence);
-  finding.rank_confidence = finding.confidence;
+  finding.confidence = finding.rank_confidence = confidence;
   finding.evidence.push_back(fmt::format(words::kDiffersFrom, worst.beta * 100, view.rank->rank,
                                          worst.peers_beta * 100, worst.differs * 100));
   if (worst.mu > 0 || worst.peers_mu > 0) {
@@ -325,26 +324,27 @@ void ProfileDiagnosis::find_outliers() {
       matrix.sigma[cell] = static_cast<float>(row.sigma);
     }
   }
-  // A wait for others in a collective is no cause.
-  std::vector<std::uint32_t> order;  // columns, the one with the greatest excess first
+  std::vector<std::uint32_t> order;  // functions, the one with the greatest excess first
   std::map<std::uint32_t, std::vector<PatternOutlier>> culprits;
   for (const PatternOutlier& outlier : localise(matrix, {.seed = options_.seed})) {
+    // A wait for others in a collective is no cause.
     if (!outlier.is_culprit || matrix.activities[outlier.function] == Activity::kCollective)
       continue;
-    auto& of_function = culprits[outlier.function];
-    if (of_function.empty()) order.push_back(outlier.function);
+    auto& of_function = culprits[functions[outlier.function]];
+    if (of_function.empty()) order.push_back(functions[outlier.function]);
     of_function.push_back(outlier);
   }
   if (order.size() > kTestedMax) order.resize(kTestedMax);
-  for (const std::uint32_t column : order) {
-    const std::vector<stats::Outlier> ranks = slower_ranks(functions[column]);
-    std::vector<PatternOutlier>& outliers = culprits[column];
-    std::erase_if(outliers, [&](const PatternOutlier& one) {
-      return std::none_of(ranks.begin(), ranks.end(),
-                          [&](const stats::Outlier& rank) { return rank.member == one.rank; });
-    });
+  const BlockTimes times = times_by_block(order);
+  for (const std::uint32_t function : order) {
+    const std::vector<double> confidences = confidences_of(times.at(function));
+    std::vector<PatternOutlier>& outliers = culprits[function];
+    std::erase_if(outliers, [&](const PatternOutlier& one) { return confidences[one.rank] == 0; });
     if (outliers.empty()) continue;
-    out_.findings.push_back(outlier_finding(outliers, ranks, functions[column]));
+    double confidence = 1;
+    for (const PatternOutlier& one : outliers)
+      confidence = std::min(confidence, confidences[one.rank]);
+    out_.findings.push_back(outlier_finding(outliers, confidence, function));
     return;
   }
 }

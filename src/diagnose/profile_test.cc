@@ -241,6 +241,48 @@ Profile with_late_rank(int rank_count, int late) {
 }
 
 // The others wait 5 of 20 ms for rank 2, though every rank's clock says something else.
+/// Twelve steps of 20 ms on four ranks; on rank 2 a function of the program's own calls sleep() for
+/// 8 ms in the first `slow_steps`. `has_steps`: the profiler marks them.
+Profile with_hook(std::int64_t slow_steps, bool has_steps) {
+  Profile profile(4);
+  for (int rank = 0; rank < 4; ++rank) {
+    for (std::int64_t step = 0; step < 12; ++step) {
+      const std::int64_t begin = step * 20 * kProfileMs;
+      if (has_steps)
+        profile.add(rank, "user_annotation", fmt::format("ProfilerStep#{}", step), begin,
+                    20 * kProfileMs);
+      profile.add(rank, "cpu_op", "aten::mm", begin, 10 * kProfileMs);
+      if (rank != 2 || step >= slow_steps) continue;
+      profile.add(rank, "python_function", "model.py(45): slow_hook", begin + 11 * kProfileMs,
+                  9 * kProfileMs);
+      profile.add(rank, "python_function", "<built-in function sleep>", begin + 11 * kProfileMs,
+                  8 * kProfileMs);
+    }
+  }
+  return profile;
+}
+
+TEST(Profile, ASlowFunctionIsNamedByTheProgramsOwnThatCallsIt) {
+  for (const bool has_steps : {true, false}) {
+    const Diagnosis d = run_profile(with_hook(12, has_steps));
+    ASSERT_EQ(d.findings.size(), 1U) << has_steps;
+    EXPECT_EQ(d.findings[0].kind, "slow_worker");
+    EXPECT_THAT(d.findings[0].ranks, ElementsAre(2));
+    EXPECT_EQ(d.findings[0].function, "slow_hook");
+    EXPECT_EQ(d.findings[0].file, "model.py");
+    EXPECT_EQ(d.findings[0].line, 45U);
+    EXPECT_THAT(d.findings[0].evidence,
+                Contains("its time is in <built-in function sleep>, called from there"));
+    EXPECT_NEAR(d.findings[0].cost_ms_per_step, has_steps ? 8 : 12 * 8, 0.1);
+  }
+}
+
+// A fifth of the window, and in two steps of twelve: chance, or a start.
+TEST(Profile, AFunctionOfFewStepsNamesNobody) {
+  for (const bool has_steps : {true, false})
+    EXPECT_THAT(run_profile(with_hook(2, has_steps)).findings, IsEmpty()) << has_steps;
+}
+
 TEST(Profile, ALateRankIsNamed) {
   const Diagnosis d = run_profile(with_late_rank(4, 2));
   ASSERT_EQ(d.findings.size(), 1U);

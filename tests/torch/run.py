@@ -6,7 +6,7 @@
   run.py starts                ten ways to start a job x healthy, hook on rank 2, hook on rank 0, attached in mid-run: twice each
   run.py pipelines             GPipe, 1F1B, interleaved; healthy, unequal stages, one slow
   run.py files                 profiles and Flight Recorder dumps that PyTorch writes
-  run.py gate                  a few of these, without times and places
+  run.py gate                  a few of these, without times and places: a test
   run.py --only WORD           runs whose title has that word
   run.py --minutes 30          begins no run after so long; the same command goes on
   run.py --table               only the scores so far

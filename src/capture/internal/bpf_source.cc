@@ -214,6 +214,7 @@ void BpfSource::add_losses(Losses& out) const {
   const bpf::Engine::Counters lost = engine_->counters();
   out.add(capture_open_calls_over_limit, decoded.too_deep + lost.calls_too_deep);
   out.add(capture_unnamed_threads, decoded.unnamed_threads);
+  out.add(capture_groups_over_limit, decoded.seats_over_limit);
   out.add(capture_calls_begun_again, lost.begun_again);
   out.add(bpf::ring_dropped_records, lost.ring_full);
   out.add(bpf::process_table_full, lost.process_table_full);

@@ -193,40 +193,53 @@ std::string ProcessTable::name_by_ancestor(const std::vector<const JobProcess*>&
   return fmt::format("pid-{}", members.front()->pid);
 }
 
-/// Gives processes that talk to each other in groups of one size their ranks.
+/// A name for a job that tells none: one program may start several groups.
+std::string ProcessTable::fresh_name(const std::string& told) const {
+  std::set<std::string> taken;
+  for (const auto& [pid, clues] : clues_)
+    if (clues.guess) taken.insert(clues.guess->job);
+  std::string job;
+  for (int i = 1; job.empty() || taken.contains(job); ++i)
+    job = numbered_job(told, i);
+  return job;
+}
+
+/// Two processes that have the same place, or of which one has none or is in a group of another
+/// size; nothing if all fit together.
+std::optional<std::pair<std::int32_t, std::int32_t>> ProcessTable::misfits(
+    const std::vector<const JobProcess*>& members) const {
+  std::map<std::int32_t, std::int32_t> by_rank;
+  const auto& first = clues_.at(members.front()->pid).seat;
+  for (const JobProcess* one : members) {
+    const auto& seat = clues_.at(one->pid).seat;
+    if (!first || !seat || seat->size != first->size) return {{members.front()->pid, one->pid}};
+    const auto [holder, is_first] = by_rank.emplace(seat->rank, one->pid);
+    if (!is_first) return {{holder->second, one->pid}};
+  }
+  return std::nullopt;
+}
+
+/// Gives the processes of one job the ranks that their groups say.
 void ProcessTable::seat(const std::vector<const JobProcess*>& members) {
   const bool are_all_told = std::all_of(members.begin(), members.end(),
                                         [&](const JobProcess* one) { return is_told(*one); });
-  std::map<std::int32_t, const JobProcess*> by_rank;
-  for (const JobProcess* one : members) {
-    Clues& clues = clues_.at(one->pid);
-    const auto [holder, is_first] = by_rank.emplace(clues.seat->rank, one);
-    if (are_all_told || is_first) continue;
-    clues.is_contradicted = clues_.at(holder->second->pid).is_contradicted = true;
-    problems_.push_back(fmt::format(
-        "processes {} and {} are both rank {} of a group of {}: no rank is told of their job",
-        holder->second->pid, one->pid, clues.seat->rank, clues.seat->size));
-  }
-  const bool are_contradicted =
-      std::any_of(members.begin(), members.end(),
-                  [&](const JobProcess* one) { return clues_.at(one->pid).is_contradicted; });
+  if (are_all_told) return;
+  const auto pair = misfits(members);
   std::string job;
-  for (const JobProcess* one : members)  // a name stays
-    if (const auto& guess = clues_.at(one->pid).guess; guess && job.empty()) job = guess->job;
   for (const JobProcess* one : members) {
     Clues& clues = clues_.at(one->pid);
-    clues.is_contradicted = are_contradicted;
+    if (clues.guess && job.empty()) job = clues.guess->job;  // a name stays
+    clues.is_contradicted = pair.has_value();
     clues.guess.reset();
   }
-  if (are_all_told || are_contradicted) return;
-  if (job.empty()) {
-    std::set<std::string> taken;
-    for (const auto& [pid, clues] : clues_)
-      if (clues.guess) taken.insert(clues.guess->job);
-    const std::string told = name_by_ancestor(members);
-    for (int i = 1; job.empty() || taken.contains(job); ++i)
-      job = numbered_job(told, i);
+  if (pair) {
+    const GroupSeat& seat = *clues_.at(pair->first).seat;
+    problems_.push_back(fmt::format(
+        "processes {} and {} are both rank {} of a group of {}: no rank is told of their job",
+        pair->first, pair->second, seat.rank, seat.size));
+    return;
   }
+  if (job.empty()) job = fresh_name(name_by_ancestor(members));
   for (const JobProcess* one : members) {
     Clues& clues = clues_.at(one->pid);
     clues.guess = Guess{job, clues.seat->rank, clues.seat->size};
@@ -235,6 +248,7 @@ void ProcessTable::seat(const std::vector<const JobProcess*>& members) {
 
 // While some of a group are not seen to talk to the others yet, they are asked again.
 void ProcessTable::seat_ranks(BootTime now) {
+  if (!options_.connected) return;
   std::map<std::int32_t, std::vector<const JobProcess*>> by_size;
   std::set<std::int32_t> open;  // sizes of groups in which somebody has no place yet
   for (const auto& [pid, clues] : clues_) {
@@ -253,7 +267,6 @@ void ProcessTable::seat_ranks(BootTime now) {
       pids.push_back(one->pid);
       networks.push_back(one->owner.network);
     }
-    if (!options_.connected) continue;
     const std::vector<std::size_t> first = options_.connected(pids, networks, now);
     std::map<std::size_t, std::vector<const JobProcess*>> jobs;
     for (std::size_t i = 0; i < all.size(); ++i)
@@ -290,21 +303,13 @@ void ProcessTable::guess_ranks(BootTime now) {
       growing.emplace(siblings, growth);
       continue;
     }
-    // A job may end before its connections are seen: siblings whose places fit make one, too.
-    std::set<std::pair<std::int32_t, std::int32_t>> places;  // sizes and ranks
-    std::set<std::int32_t> sizes;
-    bool are_all_seated = true;
-    for (const JobProcess* one : ranks) {
-      const auto& seat_of = clues_.at(one->pid).seat;
-      are_all_seated = are_all_seated && seat_of.has_value();
-      if (!seat_of) continue;
-      sizes.insert(seat_of->size);
-      places.emplace(seat_of->size, seat_of->rank);
-    }
-    if (!are_all_seated)
+    const bool is_any_seated = std::any_of(ranks.begin(), ranks.end(), [&](const JobProcess* one) {
+      return clues_.at(one->pid).seat.has_value();
+    });
+    if (!is_any_seated)
       number(std::move(ranks));
-    else if (sizes.size() == 1 && places.size() == ranks.size())
-      seat(ranks);
+    else if (!misfits(ranks) && std::ssize(ranks) == clues_.at(ranks.front()->pid).seat->size)
+      seat(ranks);  // a whole group: it may end before its connections are seen
   }
   growing_ = std::move(growing);
 }
@@ -321,14 +326,7 @@ void ProcessTable::number(std::vector<const JobProcess*> ranks) {
     job = guess->job;
     numbers.insert(guess->rank);
   }
-  if (job.empty()) {  // one program may start several groups
-    std::set<std::string> taken;
-    for (const auto& [pid, clues] : clues_)
-      if (clues.guess) taken.insert(clues.guess->job);
-    const std::string told = fmt::format("pid-{}", ranks.front()->parent_pid);
-    for (int i = 1; job.empty() || taken.contains(job); ++i)
-      job = numbered_job(told, i);
-  }
+  if (job.empty()) job = fresh_name(fmt::format("pid-{}", ranks.front()->parent_pid));
   std::int32_t next = 0;
   for (const JobProcess* one : ranks) {
     auto& guess = clues_.at(one->pid).guess;

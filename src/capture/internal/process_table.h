@@ -111,6 +111,9 @@ class ProcessTable {
   void seat_ranks(BootTime now);
   void seat(const std::vector<const JobProcess*>& members);
   [[nodiscard]] bool is_told(const JobProcess& process) const;
+  [[nodiscard]] std::optional<std::pair<std::int32_t, std::int32_t>> misfits(
+      const std::vector<const JobProcess*>& members) const;
+  [[nodiscard]] std::string fresh_name(const std::string& told) const;
   [[nodiscard]] std::string name_by_ancestor(const std::vector<const JobProcess*>& members) const;
   void guess_ranks(BootTime now);
   void number(std::vector<const JobProcess*> ranks);

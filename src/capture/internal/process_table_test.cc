@@ -303,6 +303,21 @@ TEST_F(ProcessTableTest, ThoseOfOneGroupAreKnownOnceTheyTalk) {
       << "two jobs of one parent";
 }
 
+TEST_F(ProcessTableTest, AWholeGroupOfSiblingsNeedNotBeSeenToTalk) {
+  add({.pid = 5, .start_ticks = 50});
+  for (const std::int32_t pid : {30, 31}) {
+    add({.pid = pid, .parent = 5});
+    seat(pid, 31 - pid, 2, pid);
+  }
+  EXPECT_EQ(place(30), "rank 1 of pid-5");
+  EXPECT_EQ(place(31), "rank 0 of pid-5");
+  for (const std::int32_t pid : {40, 41}) {
+    add({.pid = pid, .parent = 5, .command = "python serve.py"});
+    seat(pid, pid - 40, 3, pid);
+  }
+  EXPECT_EQ(place(40), " of python/40") << "a third one is missing";
+}
+
 TEST_F(ProcessTableTest, WhoContradictsItselfHasNoRank) {
   for (const std::int32_t pid : {10, 11, 12}) {
     add({.pid = pid, .parent = 5, .job = "a:1", .rank = pid - 10});

@@ -307,8 +307,9 @@ inline constexpr char kOlderDumps[] =
     "the dumps of rank {} are older than those of their peers, who completed later operations that "
     "all take part in: what these ranks do now is unknown; dump all at one moment";
 inline constexpr char kAboutToComplete[] =
-    "rank {} has not completed an operation that its peers have, who wait for nobody: if the dumps "
-    "are of different moments, that is no hang";
+    "rank {}: peers have completed the operation that is pending here, and none of them waits: "
+    "dumps "
+    "of different moments look like that";
 inline constexpr char kRanksWait[] = "{} of {} ranks wait in an operation";
 inline constexpr char kNoneCompleted[] =
     "every rank has issued these operations, and none has completed them: these dumps do not say "

@@ -19,9 +19,10 @@ struct ImportedFile {
   std::uint64_t text_bytes{0};  // of text formats: after inflating
 };
 
-/// The name of a range without the numbers that torch.autograd.profiler.emit_nvtx() writes behind
-/// it, which differ at each call: "aten::linear" of "aten::linear, seq = 100, op_id = 1000". A view
-/// into `name`. Any thread.
+/// A name without what differs at each call, or on each rank: the numbers that
+/// torch.autograd.profiler.emit_nvtx() writes behind it ("aten::linear" of "aten::linear, seq =
+/// 100, op_id = 1000"), and the address of an object ("<built-in method get of dict object" of "...
+/// object at 0x7f12ab>"). A view into `name`. Any thread.
 [[nodiscard]] std::string_view plain_name(std::string_view name);
 
 /// The rank that a file name states, or kNoRank: the last "rank" followed by digits, with one of

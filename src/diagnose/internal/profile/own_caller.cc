@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "common/parse.h"
 #include "common/python_code.h"
 #include "diagnose/internal/steps/job.h"
 #include "diagnose/internal/steps/names.h"
@@ -21,19 +20,6 @@ struct Call {
 };
 
 }  // namespace
-
-std::optional<PythonName> parse_python_name(std::string_view name) {
-  constexpr std::string_view kFileEnd = ".py(", kLineEnd = "): ";
-  const std::size_t file = name.find(kFileEnd);
-  if (file == std::string_view::npos) return std::nullopt;
-  const std::size_t begin = file + kFileEnd.size(), end = name.find(kLineEnd, begin);
-  if (end == std::string_view::npos) return std::nullopt;
-  const auto line = parse_int<std::uint32_t>(name.substr(begin, end - begin));
-  if (!line) return std::nullopt;
-  return PythonName{.function = std::string(name.substr(end + kLineEnd.size())),
-                    .file = std::string(name.substr(0, begin - 1)),
-                    .line = *line};
-}
 
 std::optional<PythonName> own_caller(const trace::Trace& trace, std::span<const std::int32_t> pids,
                                      std::string_view name) {

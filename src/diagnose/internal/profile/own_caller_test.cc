@@ -74,14 +74,5 @@ TEST(OwnCaller, IsNobodyWhereNoneIsKnown) {
   EXPECT_FALSE(own_caller({}, kPids, "aten::mm"));
 }
 
-TEST(PythonName, IsReadOrRefused) {
-  for (const char* text : {"", "f", "a.py", "a.py(", "a.py(x): f", "a.py(3)", "a.py(-1): f"})
-    EXPECT_FALSE(parse_python_name(text)) << text;
-  const auto name = parse_python_name("/srv/a.b/run.py(12): <module>");
-  ASSERT_TRUE(name);
-  EXPECT_EQ(name->file, "/srv/a.b/run.py");
-  EXPECT_EQ(name->function, "<module>");
-}
-
 }  // namespace
 }  // namespace kansoku::diagnose

@@ -221,6 +221,8 @@ ProfileJob Reader::read() {
   for (auto& [number, rank] : ranks) {
     if (rank.executions.empty()) continue;
     rank.unreadable_share = unreadable[number];
+    for (const auto& [pid, of_pid] : rank_of_pid)
+      if (of_pid == number) rank.pids.push_back(pid);
     std::stable_sort(
         rank.executions.begin(), rank.executions.end(),
         [](const Execution& a, const Execution& b) { return a.begin_ns < b.begin_ns; });

@@ -31,6 +31,7 @@ struct HostCall {
 
 struct ProfiledRank {
   std::int32_t rank{0};
+  std::vector<std::int32_t> pids;                            // of its processes, ascending
   std::vector<Execution> executions;                         // by begin
   std::vector<ProfiledCollective> collectives;               // by begin
   std::vector<std::pair<std::int64_t, std::int64_t>> steps;  // ProfilerStep#N, by begin

@@ -111,7 +111,7 @@ std::vector<Members> declared_jobs(const Trace& trace) {
 /// How often each thread was seen to train, by process.
 class TrainingThreads {
  public:
-  TrainingThreads(const Trace& trace, const NameTable& names);
+  explicit TrainingThreads(const Trace& trace);
   /// The thread that trains: the one that did most often, or else the first.
   [[nodiscard]] std::int32_t main_of(std::int32_t pid) const;
   /// How often that one did.
@@ -121,7 +121,8 @@ class TrainingThreads {
   std::map<std::int32_t, std::map<std::int32_t, std::size_t>> counts_;
 };
 
-TrainingThreads::TrainingThreads(const Trace& trace, const NameTable& names) {
+TrainingThreads::TrainingThreads(const Trace& trace) {
+  const NameTable names(trace);
   for (std::size_t i = 0; i < trace.slices.size(); ++i) {
     if (!names.is_known_category(trace.slices.category[i])) continue;
     const EventKind kind = names.kind_of(trace.slices.name[i]);
@@ -136,14 +137,10 @@ TrainingThreads::TrainingThreads(const Trace& trace, const NameTable& names) {
 std::int32_t TrainingThreads::main_of(std::int32_t pid) const {
   const auto found = counts_.find(pid);
   if (found == counts_.end()) return pid;
-  std::int32_t main = pid;
-  std::size_t most = 0;
-  for (const auto& [tid, count] : found->second) {
-    if (count < most || (count == most && tid != pid)) continue;
-    main = tid;
-    most = count;
-  }
-  return main;
+  const auto rank_of = [pid](const auto& one) { return std::pair(one.second, one.first == pid); };
+  return std::max_element(found->second.begin(), found->second.end(),
+                          [&](const auto& a, const auto& b) { return rank_of(a) < rank_of(b); })
+      ->first;
 }
 
 std::size_t TrainingThreads::count_of(std::int32_t pid) const {
@@ -152,8 +149,7 @@ std::size_t TrainingThreads::count_of(std::int32_t pid) const {
 }
 
 // Processes that tell no rank and train, each a job of its own; the busiest first.
-std::vector<Members> single_jobs(const Trace& trace) {
-  const TrainingThreads threads(trace, NameTable(trace));
+std::vector<Members> single_jobs(const Trace& trace, const TrainingThreads& threads) {
   std::map<std::int32_t, std::int32_t> parents;
   for (const trace::Process& process : trace.processes)
     parents.emplace(process.pid, process.parent_pid);
@@ -192,8 +188,8 @@ std::vector<Members> single_jobs(const Trace& trace) {
 // Collects the events of all candidate processes in one pass over the slices.
 class Collector {
  public:
-  Collector(const Trace& trace, const Members& members) : trace_(trace), names_(trace) {
-    const TrainingThreads threads(trace, names_);
+  Collector(const Trace& trace, const Members& members, const TrainingThreads& threads)
+      : trace_(trace), names_(trace) {
     for (const trace::Process* process : members.ranks) {
       if (!slots_.emplace(process->pid, static_cast<std::uint32_t>(data_.size())).second) continue;
       RankData rank;
@@ -442,13 +438,14 @@ std::map<std::int32_t, std::int32_t> ranks_by_pid(const JobData& job) {
 Result<std::vector<JobData>> read_jobs(const Trace& trace) {
   TRY_VOID(check_columns(trace));
   std::vector<Members> members = declared_jobs(trace);
-  for (Members& single : single_jobs(trace))
+  const TrainingThreads threads(trace);
+  for (Members& single : single_jobs(trace, threads))
     members.push_back(std::move(single));
   const std::size_t left_out = members.size() - std::min(members.size(), kJobsMax);
   members.resize(members.size() - left_out);
   std::vector<JobData> jobs;
   for (Members& of : members) {
-    Collector collector(trace, of);
+    Collector collector(trace, of, threads);
     collector.read_slices();
     collector.read_samples(of.worker_rank);
     JobData job = collector.finish();

@@ -55,8 +55,8 @@ IdleCause cause_of_name(std::string_view name) {
 /// True for a profiler's name of a Python function, "train.py(33): main", of the program's own
 /// code, or of others'.
 bool is_python_of(std::string_view name, bool is_own) {
-  const std::size_t end = name.find(".py(");
-  return end != std::string_view::npos && is_own_python_file(name.substr(0, end + 3)) == is_own;
+  const auto python = parse_python_name(name);
+  return python && is_own_python_file(python->file) == is_own;
 }
 
 IdleCause cause_of_call(const Call& call) {
