@@ -20,6 +20,7 @@ struct TcpSocket {
   std::uint64_t retransmits{0};                    // segments, so far
   std::uint64_t delivery_rate{0};                  // bytes a second, the latest measurement
   std::uint64_t busy_us{0}, limited_us{0};  // sending, and of that held up by window or buffer
+  std::uint32_t quiet_ms{0};                // since data last came in or went out
 };
 
 /// The connections of one process together. Totals only grow: they miss the bytes that a connection

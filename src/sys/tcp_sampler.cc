@@ -403,7 +403,8 @@ std::vector<TcpSocket> TcpSampler::sockets(std::int32_t pid, std::size_t sockets
                    .retransmits = socket.retransmits,
                    .delivery_rate = socket.delivery_rate,
                    .busy_us = socket.busy_us,
-                   .limited_us = socket.limited_us});
+                   .limited_us = socket.limited_us,
+                   .quiet_ms = socket.quiet_ms});
   }
   std::sort(out.begin(), out.end(), [](const TcpSocket& a, const TcpSocket& b) {
     return std::tie(a.local, a.peer) < std::tie(b.local, b.peer);

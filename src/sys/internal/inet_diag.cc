@@ -111,6 +111,7 @@ void set_figures(DiagSocket& socket, const tcp_info& info) {
   socket.retransmits = info.tcpi_total_retrans;
   socket.delivery_rate = info.tcpi_delivery_rate;
   socket.busy_us = info.tcpi_busy_time;
+  socket.quiet_ms = std::min(info.tcpi_last_data_sent, info.tcpi_last_data_recv);
   socket.limited_us = info.tcpi_rwnd_limited + info.tcpi_sndbuf_limited;
 }
 

@@ -24,6 +24,7 @@ struct DiagSocket {
   std::uint64_t retransmits{0};             // segments
   std::uint64_t delivery_rate{0};           // bytes a second
   std::uint64_t busy_us{0}, limited_us{0};  // as of TcpSocket
+  std::uint32_t quiet_ms{0};                // likewise
   std::uint8_t family{0};                   // AF_INET or AF_INET6
   std::array<std::byte, 48> id{};  // addresses, ports and cookie, as the kernel wants them back
 };
