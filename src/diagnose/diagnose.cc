@@ -12,7 +12,6 @@
 #include "common/time.h"
 #include "diagnose/internal/causes/context.h"
 #include "diagnose/internal/causes/findings.h"
-#include "diagnose/internal/causes/hang.h"
 #include "diagnose/internal/causes/kernel_time.h"
 #include "diagnose/internal/causes/localise.h"
 #include "diagnose/internal/causes/page_faults.h"
@@ -20,6 +19,8 @@
 #include "diagnose/internal/causes/uneven_time.h"
 #include "diagnose/internal/order.h"
 #include "diagnose/internal/profile/recorded_patterns.h"
+#include "diagnose/internal/standstill/hang.h"
+#include "diagnose/internal/standstill/standstill.h"
 #include "diagnose/internal/steps/collectives.h"
 #include "diagnose/internal/steps/job.h"
 #include "diagnose/internal/steps/phases.h"
@@ -516,6 +517,16 @@ void diagnose_windows(const trace::Trace& trace, const Options& options, JobData
   verdict::put_in_order(out.findings);
 }
 
+// A job of which nothing was seen to begin or end: its stacks may tell who waits for whom.
+void diagnose_standstill(const trace::Trace& trace, JobData& job, Diagnosis& out) {
+  Standstill standstill = find_standstill(trace, job);
+  out.moves = standstill.all_move;
+  if (!standstill.note.empty()) job.notes.push_back(std::move(standstill.note));
+  if (!standstill.hang) return;
+  out.findings.push_back(std::move(standstill.hang->finding));
+  out.view.hang_groups = std::move(standstill.hang->groups);
+}
+
 // That steps have become longer stands with the finding that says in which phase, or why.
 void add_slowed(Finding slowed, std::vector<Finding>& findings) {
   const auto with = std::find_if(findings.begin(), findings.end(), [&](const Finding& one) {
@@ -563,7 +574,8 @@ void diagnose_steps(const trace::Trace& trace, const Options& options, JobData& 
     out.view.hang_groups = std::move(hang->groups);
     verdict::put_in_order(out.findings);
   } else if (steps.count() == 0) {
-    diagnose_windows(trace, options, job, collectives, out);
+    diagnose_standstill(trace, job, out);
+    if (out.findings.empty()) diagnose_windows(trace, options, job, collectives, out);
   }
   if (!out.has_windows()) out.victims = victims_of(out.rank_numbers, out.findings);
 }

@@ -167,6 +167,7 @@ struct Diagnosis {
   std::vector<std::string> notes;
   // Data that an answer would need, and how to get them; told if nothing was found.
   std::vector<std::string> missing;
+  bool moves{false};  // without steps: the stacks of all ranks changed while they were looked at
   ViewData view;
   std::size_t heat_column_count_max{400};
   std::vector<Diagnosis> other_jobs;  // of the same recording; worst first, none is worse than this

@@ -6,6 +6,7 @@
   run.py starts                ten ways to start a job x healthy, hook on rank 2, hook on rank 0, attached in mid-run: twice each
   run.py pipelines             GPipe, 1F1B, interleaved; healthy, unequal stages, one slow
   run.py files                 profiles and Flight Recorder dumps that PyTorch writes
+  run.py hangs                 jobs that stand, and `kansoku hang` attached when they do; jobs that are slow at that moment
   run.py gate                  a few of these, without times and places: a test
   run.py --only WORD           runs whose title has that word
   run.py --minutes 30          begins no run after so long; the same command goes on
@@ -20,6 +21,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
@@ -46,6 +48,14 @@ STARTS = {
 SITUATIONS = {"healthy": (None, False), "hook on 2": (2, False), "hook on 0": (0, False), "attached": (2, True)}
 SCHEDULES = ["gpipe", "1f1b", "interleaved"]
 ATTACHED = "10s"
+# What stands on rank 2, and where the answer has to say that it does. None: it is at work, so that a note tells it.
+HANGS = {
+    "stop": ("dead_process", None), "absent": ("missing_rank", "clean_up_after_error"), "loop": (None, "search_best_split"),
+    "native": (None, "derive_key"), "asleep": ("missing_rank", "clean_up_after_error"), "more": ("mismatched_collective", "stand"),
+    "less": ("mismatched_collective", "stand"), "receive": ("missing_rank", "stand"), "lock": ("deadlock", "run"),
+    "order": (None, "reduce_statistics"), "pipe": ("missing_rank", "save_checkpoint"), "worker": ("stuck_input", "read_remote_shard"),
+}
+STANDS_S = 20  # before somebody looks
 
 Run = collections.namedtuple("Run", "part name command rank attached number")
 
@@ -207,9 +217,59 @@ def files(lab):
         yield Run("files", f"dumps, {hang}, {form}", [], None, False, number), lambda form=form, hang=hang: dumped(lab, hang, form)
 
 
-PARTS = {"starts": starts, "pipelines": pipelines, "files": files}
+def looked_at(lab, words, mode, wait_s):
+    """What `kansoku hang` says of a job that has been at its step for so long, and how many seconds it takes."""
+    with kit.Job(lab.command([*LAUNCHED, "hang.py", *words]), env=lab.settings(MODE=mode), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                 text=True) as job:
+        try:
+            if words[0] != "absent":
+                kit.expect(any("at step" in line for line in job.stdout), "the job never came to its step")
+            time.sleep(wait_s)  # allowed: the hang has to stand for a while
+            kit.expect(job.poll() is None, "the job ended")
+            begin = time.monotonic()
+            done = subprocess.run([lab.kansoku, "hang", "-p", str(job.pid), "--json"], capture_output=True, text=True, timeout=60, check=False)
+            kit.expect(done.stdout.startswith("{"), f"hang: status {done.returncode}: {done.stderr[-2000:]}")
+            return json.loads(done.stdout), done.returncode, time.monotonic() - begin
+        finally:
+            end_below(job.pid)
+
+
+def hung(lab, kind, mode):
+    answer, status, seconds = looked_at(lab, [kind], mode, STANDS_S)
+    verdict, function = HANGS[kind]
+    diagnosis, wrong = answer["diagnosis"], []
+    found = [one for one in diagnosis["findings"] if one["kind"] in ("hang", "stopped")]
+    if verdict is None:
+        wrong += [f"named: {shown(one)}" for one in found]
+        wrong += [] if any(function in note for note in diagnosis["notes"]) else [f"notes {diagnosis['notes']}"]
+    elif not found:
+        wrong.append(f"nobody is named; notes {diagnosis['notes']}")
+    else:
+        first = found[0]
+        wrong += [] if first["ranks"] == [2] else [f"ranks {first['ranks']}"]
+        wrong += [] if first["verdict"] == verdict else [f"{first['verdict']}, not {verdict}"]
+        wrong += [] if function is None or function in first["function"] else [f"in {first['function']}"]
+    wrong += [] if status == (11 if verdict is None else 10) else [f"status {status}"]
+    wrong += [] if seconds < 10 else [f"in {seconds:.0f} s"]
+    return {"wrong": wrong, "findings": [shown(one) for one in found] + diagnosis["notes"], "steps": 0}
+
+
+def slow(lab, seconds, mode):
+    answer, _, _ = looked_at(lab, [f"slow={seconds}"], mode, 1)
+    found = [shown(one) for one in answer["diagnosis"]["findings"] if one["kind"] in ("hang", "stopped")]
+    return {"wrong": found, "findings": found + answer["diagnosis"]["notes"], "steps": 0}
+
+
+def hangs(lab):
+    for number, mode, kind in itertools.product((1, 2), ("ddp", "fsdp"), HANGS):
+        yield Run("hangs", f"{kind}, {mode}", [], 2, True, number), lambda mode=mode, kind=kind: hung(lab, kind, mode)
+    for number, mode in itertools.product(range(1, 7), ("ddp", "fsdp")):
+        yield Run("hangs", f"slow, {mode}", [], None, True, number), lambda mode=mode: slow(lab, 30, mode)
+
+
+PARTS = {"starts": starts, "pipelines": pipelines, "files": files, "hangs": hangs}
 GATE = {"lightning, healthy", "lightning, hook on 0", "ray, hook on 2", "thread, hook on 2", "spawn, attached", "gpipe, healthy",
-        "profile, hook, stacks", "dumps, sleep, JSON"}
+        "profile, hook, stacks", "dumps, sleep, JSON", "asleep, ddp", "stop, fsdp"}
 
 
 def gate(lab, report):

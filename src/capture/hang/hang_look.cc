@@ -31,6 +31,7 @@ constexpr std::string_view kOwnThread = "kansoku-cuda";
 constexpr std::size_t kKernelsWithSites = 4;
 constexpr std::size_t kThreadsLookedAt = 256;
 constexpr std::size_t kWalksOfACopy = 3;
+constexpr std::size_t kThreadsTold = 16;
 
 cuda::IsCollective collectives_in(const HangLook& look) {
   return [&look](const Suspect& one) {
@@ -107,7 +108,7 @@ void add_threads(const sys::Procfs& procfs, HangLook& look, sys::NativeStacks& s
 /// Adds the stack of the process that others wait for, if no thread of it waits in the driver.
 void add_main_thread(const sys::Procfs& procfs, HangLook& look, sys::NativeStacks& stacks) {
   if (!look.threads.empty() || look.verdict == HangVerdict::kGone) return;
-  look.threads.push_back({look.pid, "", 0, {}, {}});
+  look.threads.emplace_back().tid = look.pid;
   fill_stacks(procfs, look, stacks);
 }
 
@@ -364,6 +365,25 @@ HangLook second_look(const sys::Procfs& procfs, const FirstLook& first, sys::Nat
   out.collectives_pending = cuda::pending_collectives(out.snapshot.streams, is_collective);
   out.is_at_work = is_at_work(procfs, first, out);
   judge(procfs, channel, out, stacks);
+  return out;
+}
+
+std::vector<ThreadText> threads_of(const sys::Procfs& procfs, std::int32_t pid,
+                                   sys::NativeStacks& stacks) {
+  std::vector<python::PyStack> found;
+  const auto python = python::Process::attach(pid, procfs, {});
+  if (python) static_cast<void>((*python)->sample(found));
+  std::vector<ThreadText> out;
+  for (const std::int32_t tid : procfs.tids(pid)) {
+    ThreadText thread;
+    thread.tid = tid;
+    thread.python = python_stack(found, pid, tid);
+    if (thread.python.empty() && tid != pid) continue;
+    if (const auto stat = procfs.thread_stat(pid, tid)) thread.state = stat->state;
+    if (const auto stack = stacks.of(pid, tid)) thread.native = frames_text(*stack);
+    out.push_back(std::move(thread));
+    if (out.size() == kThreadsTold) break;
+  }
   return out;
 }
 

@@ -27,6 +27,7 @@ struct FrameText {
 
 struct ThreadText {
   std::int32_t tid{0};
+  char state{'?'};   // as /proc has it: R, S, D, T, ...
   std::string call;  // of the driver that it waits in; "" in none
   double seconds{0};
   std::vector<FrameText> python, native;
@@ -73,6 +74,11 @@ struct FirstLook {
 /// `stacks` is shared by all looks: libraries are read once.
 [[nodiscard]] HangLook second_look(const sys::Procfs& procfs, const FirstLook& first,
                                    sys::NativeStacks& stacks);
+
+/// Stacks of the threads of a process of which nothing else is known: those that run Python, or
+/// else the first; at most 16. `call` is empty. Native frames of sleeping threads alone.
+[[nodiscard]] std::vector<ThreadText> threads_of(const sys::Procfs& procfs, std::int32_t pid,
+                                                 sys::NativeStacks& stacks);
 
 /// Compares the processes of a job: fills waits_for, and corrects the verdict of those that wait in
 /// a collective for one that is not known, or is at work.

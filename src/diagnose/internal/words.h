@@ -266,6 +266,30 @@ inline constexpr char kIsStopped[] = "is stopped";
 inline constexpr char kItNotSeenSince[] = "it was not seen since: it exited or was killed";
 inline constexpr char kItsProcessStopped[] = "its process is stopped";
 inline constexpr char kNoPythonStack[] = "no Python stack";
+inline constexpr char kSinceUnknown[] =
+    "it stood still when the recording began, {:.1f} s before its end: since when is not known";
+inline constexpr char kAsleepInCall[] = "asleep in {}, called from {} ({}:{}): rank {}";
+inline constexpr char kAsleepInPlace[] = "asleep in {} ({}:{}): rank {}";
+inline constexpr char kAsleepOutside[] = "asleep outside of communication: rank {}";
+inline constexpr char kSleepsAllTime[] = "it waits {} in {} of {} looks";
+inline constexpr char kNotAmongProcesses[] =
+    "rank {} is not among the processes: it never started, or has ended";
+inline constexpr char kOneIsInAnother[] =
+    "the others are in another call: of one group, these two never meet";
+inline constexpr char kOneWaitsForAMessage[] =
+    "it waits for a message, and all others wait in one collective";
+inline constexpr char kTwoThreads[] =
+    "two threads of rank {} wait in communication at once: if both use one group, its ranks call "
+    "in "
+    "different orders";
+inline constexpr char kStandsForWorker[] =
+    "it waits for its worker, process {}, which stands as well: the place is there";
+inline constexpr char kWaitForOneAtWork[] =
+    "rank {} waits for rank {}, which is at work in {} ({}:{}) for all {:.1f} s that were looked "
+    "at: whether it will come is not known";
+inline constexpr char kAllInCommunication[] =
+    "all ranks are asleep in communication for all {:.1f} s that were looked at ({}): their stacks "
+    "do not tell whom they wait for";
 inline constexpr char kKernelSent[] = ", which the kernel sent";
 inline constexpr char kSenderSent[] = ", which {} sent";
 inline constexpr char kOfBytes[] = "{} of {} bytes";

@@ -18,6 +18,7 @@
 #include "diagnose/internal/steps/names.h"
 #include "diagnose/internal/steps/phases.h"
 #include "diagnose/internal/steps/processors.h"
+#include "diagnose/internal/steps/sleeps.h"
 #include "diagnose/internal/words.h"
 #include "diagnose/thresholds.h"
 #include "trace/merge.h"
@@ -26,42 +27,12 @@ namespace kansoku::diagnose {
 namespace {
 
 constexpr std::size_t kWakersMax = 3;  // named
-constexpr std::string_view kInterpreterLock = "interpreter lock";
 
 /// A pause of its own, or a disk: nobody else has to do anything.
 bool is_own(std::string_view call) {
   static constexpr std::array<std::string_view, 8> kOwn{
       "nanosleep", "clock_nanosleep", "fsync", "fdatasync", "sync", "pread", "pwrite", "openat"};
   return std::find(kOwn.begin(), kOwn.end(), call) != kOwn.end();
-}
-
-/// A main thread as it was seen asleep.
-struct SleepSample {
-  std::int64_t time_ns{0};
-  std::string_view call, on;  // borrowed from the trace
-};
-
-std::vector<SleepSample> read_waits(const Context& context, std::size_t r,
-                                    const IntervalSet& region) {
-  const trace::Trace& trace = context.trace;
-  const trace::StringId name = trace.strings.find("wait"), call = trace.strings.find("call"),
-                        on = trace.strings.find("on");
-  std::vector<SleepSample> out;
-  const auto& instants = trace.instants;
-  for (std::size_t i = 0; name != trace::StringId{} && i < instants.size(); ++i) {
-    if (instants.name[i] != name || instants.track[i].raw >= trace.tracks.size()) continue;
-    if (trace.tracks[instants.track[i].raw].tid != context.job.ranks[r].main_tid) continue;
-    if (!region.contains(instants.time_ns[i])) continue;
-    SleepSample seen{.time_ns = instants.time_ns[i], .call = {}, .on = {}};
-    for (const trace::ArgValue& arg :
-         args_of(trace, instants.arg_begin[i], instants.arg_count[i])) {
-      if (arg.kind != trace::ArgValue::Kind::kString) continue;
-      if (arg.key == call) seen.call = text_of(trace, arg.text);
-      if (arg.key == on) seen.on = text_of(trace, arg.text);
-    }
-    out.push_back(seen);
-  }
-  return out;
 }
 
 /// The Python stacks of the other threads of a process, when its main thread was seen waiting.
@@ -182,7 +153,8 @@ std::optional<MainWait> explain_wait(const Context& context, std::size_t rank,
   const RankPhases& phases = context.phases[rank];
   const IntervalSet region =
       phase ? phases.sets[static_cast<std::size_t>(*phase)].unite(phases.unknown) : phases.work;
-  const std::vector<SleepSample> waits = read_waits(context, rank, region);
+  const std::vector<SleepSample> waits =
+      sleep_samples(context.trace, context.job.ranks[rank].main_tid, region);
   if (waits.size() < kSamplesMin) return std::nullopt;
   std::map<std::pair<std::string_view, std::string_view>, std::size_t> kinds;
   for (const SleepSample& seen : waits)
@@ -209,12 +181,8 @@ std::optional<MainWait> explain_wait(const Context& context, std::size_t rank,
   out.ms_per_step = region_ms * part;
   out.ms_per_step_low =
       region_ms * std::max(0.0, part - 1.96 * std::sqrt(part * (1 - part) / look_count));
-  out.evidence.push_back(fmt::format(words::kWaits,
-                                     out.is_interpreter_lock ? words::kForInterpreterLock
-                                     : call == "futex"       ? words::kForLock
-                                     : on.empty()            ? fmt::format(words::kInCall, call)
-                                                  : fmt::format(words::kInCallOn, call, on),
-                                     share * 100, waits.size()));
+  out.evidence.push_back(
+      fmt::format(words::kWaits, wait_text(call, on), share * 100, waits.size()));
   std::vector<SleepSample> of_kind;
   std::copy_if(waits.begin(), waits.end(), std::back_inserter(of_kind),
                [&](const SleepSample& seen) { return seen.call == call && seen.on == on; });

@@ -350,11 +350,10 @@ class Collector {
 };
 
 void note_missing_ranks(const std::vector<const trace::Process*>& processes, JobData& job) {
-  std::int32_t world_size = 0;
   for (const trace::Process* process : processes)
-    world_size = std::max(world_size, process->world_size);
-  if (world_size > static_cast<std::int64_t>(job.ranks.size())) {
-    job.notes.push_back(fmt::format(words::kRanksMissing, world_size, job.ranks.size()));
+    job.world_size = std::max(job.world_size, process->world_size);
+  if (job.world_size > static_cast<std::int64_t>(job.ranks.size())) {
+    job.notes.push_back(fmt::format(words::kRanksMissing, job.world_size, job.ranks.size()));
   }
 }
 

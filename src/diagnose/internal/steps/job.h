@@ -120,6 +120,7 @@ struct JobData {
   std::string name;             // as its ranks tell it, or the program of a single process
   bool is_single{false};        // one process that tells no rank; it stands here as rank 0
   std::vector<RankData> ranks;  // by rank number, one process each
+  std::int32_t world_size{0};   // as its ranks tell it; 0: they do not
   std::set<std::int32_t> pids;  // of all processes of the job: ranks, their workers, launchers
   std::vector<std::string> op_names;
   std::int64_t end_ns{0};

@@ -107,6 +107,12 @@ bool is_communication(std::string_view file) {
          file.find("/torch/distributed/pipelining/") != std::string_view::npos;
 }
 
+bool is_distributed(std::string_view file) {
+  if (has(file, "/torch/nn/parallel/distributed.py")) return true;
+  return has(file, "/torch/distributed/") && !has(file, "/torch/distributed/checkpoint/") &&
+         !has(file, "/torch/distributed/elastic/") && !has(file, "/torch/distributed/launcher/");
+}
+
 NameTable::NameTable(const trace::Trace& trace)
     : kinds_(trace.strings.size()), op_(trace.strings.size()), known_(trace.strings.size()) {
   ops_.emplace_back();

@@ -37,6 +37,10 @@ enum class FrameRole : std::uint8_t { kNone, kInput, kForward, kBackward, kOptim
 /// for another rank. Its checkpoints and servers are no such calls.
 [[nodiscard]] bool is_communication(std::string_view file);
 
+/// True for the frames of torch.distributed and of its wrappers of models: whoever sleeps with one
+/// of them innermost waits for another rank.
+[[nodiscard]] bool is_distributed(std::string_view file);
+
 /// Names and categories of one trace, each classified once.
 class NameTable {
  public:

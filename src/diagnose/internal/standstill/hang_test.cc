@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "diagnose/internal/causes/hang.h"
+#include "diagnose/internal/standstill/hang.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

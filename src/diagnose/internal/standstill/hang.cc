@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "diagnose/internal/causes/hang.h"
+#include "diagnose/internal/standstill/hang.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -13,12 +13,12 @@
 #include <vector>
 
 #include "common/time.h"
+#include "diagnose/internal/standstill/last_stack.h"
 #include "diagnose/internal/steps/names.h"
 #include "diagnose/internal/steps/phases.h"
 #include "diagnose/internal/steps/processors.h"
 #include "diagnose/internal/words.h"
 #include "diagnose/thresholds.h"
-#include "trace/merge.h"
 
 namespace kansoku::diagnose {
 namespace {
@@ -95,15 +95,6 @@ bool has_open_slice(const RankData& rank) {
          std::any_of(rank.events.begin(), rank.events.end(), is_open);
 }
 
-// Samples of the main thread from `from_ns` on.
-std::vector<const ThreadSample*> samples_since(const RankData& rank, std::int64_t from_ns) {
-  std::vector<const ThreadSample*> found;
-  for (const ThreadSample& sample : rank.samples) {
-    if (sample.time_ns >= from_ns) found.push_back(&sample);
-  }
-  return found;
-}
-
 // A job that simply ended looks quiet too: somebody inside must be seen alive near the end.
 bool is_alive_at_end(const JobData& job, const Stuck& stuck) {
   const std::int64_t late_ns = stuck.since_ns + (job.end_ns - stuck.since_ns) / 2;
@@ -112,80 +103,6 @@ bool is_alive_at_end(const JobData& job, const Stuck& stuck) {
     if (has_open_slice(job.ranks[r]) || !samples_since(job.ranks[r], late_ns).empty()) return true;
   }
   return false;
-}
-
-bool is_stopped(const std::vector<const ThreadSample*>& samples, bool are_others_sampled) {
-  if (samples.empty()) return are_others_sampled;
-  const auto stopped = std::count_if(samples.begin(), samples.end(), [](const ThreadSample* s) {
-    return s->state == trace::SampleState::kStopped;
-  });
-  return 2 * static_cast<std::size_t>(stopped) > samples.size();
-}
-
-// The most frequent stack; the newest sample's function alone would be chance.
-void add_last_stack(const trace::Trace& trace, const std::vector<const ThreadSample*>& samples,
-                    Finding& finding) {
-  std::map<trace::StackId, std::size_t> counts;
-  for (const ThreadSample* sample : samples)
-    ++counts[sample->stack];
-  const auto most =
-      std::max_element(counts.begin(), counts.end(),
-                       [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (most == counts.end()) return;
-  const auto frames = frames_of(trace, most->first);
-  if (frames.empty()) return;
-  set_place(trace, frames, finding);
-  finding.evidence.push_back(fmt::format(words::kSameStack, most->second, samples.size()));
-  if (finding.stack.size() == frames.size()) return;
-  finding.evidence.push_back(fmt::format(words::kStandsIn, text_of(trace, frames.back().function),
-                                         text_of(trace, frames.back().file), frames.back().line));
-}
-
-/// The thread of a rank that held the interpreter lock in nearly all samples since then; 0: none.
-std::int32_t lock_holder(const trace::Trace& trace, std::int32_t pid, std::int64_t from_ns) {
-  std::map<std::int32_t, std::size_t> holds;
-  std::set<std::int64_t> times;
-  for (std::size_t i = 0; i < trace.samples.size(); ++i) {
-    const auto& samples = trace.samples;
-    if (samples.pid[i] != pid || samples.time_ns[i] < from_ns || samples.is_native[i] != 0)
-      continue;
-    times.insert(samples.time_ns[i]);
-    if (samples.holds_gil[i] != 0) ++holds[samples.tid[i]];
-  }
-  for (const auto& [tid, count] : holds) {
-    if (count >= kFewSamplesMin &&
-        static_cast<double>(count) >= kNearlyAllShare * static_cast<double>(times.size()))
-      return tid;
-  }
-  return 0;
-}
-
-bool waits_for_lock(const Finding& finding) {
-  const std::string& name = finding.function;
-  const bool is_wait = name.ends_with("acquire") || name.ends_with("wait") ||
-                       name.ends_with("join") || name.ends_with("_wait_for_tstate_lock");
-  return is_wait && finding.file.find("threading.py") != std::string::npos;
-}
-
-/// Kind of standstill: from the process state, then from the place of its stack.
-std::string verdict_of(const trace::Trace& trace, const JobData& job, const Stuck& stuck,
-                       Finding& finding) {
-  if (finding.kind == "stopped") return "dead_process";
-  for (const std::int32_t number : finding.ranks) {
-    for (const RankData& rank : job.ranks) {
-      if (rank.rank != number) continue;
-      const std::int32_t holder = lock_holder(trace, rank.pid, stuck.since_ns);
-      if (holder == 0) continue;
-      finding.evidence.push_back(
-          fmt::format(words::kHoldsLockSince, trace::pid_on_host(holder), number));
-      return "deadlock";
-    }
-  }
-  if (classify_frame(finding.function, finding.file) == FrameRole::kInput) return "stuck_input";
-  for (const std::string& function : finding.stack) {
-    if (classify_frame(function, "") == FrameRole::kInput) return "stuck_input";
-  }
-  return waits_for_lock(finding) ? "deadlock" : "missing_rank";
 }
 
 /// Ranks in the same operation of their sequence, but in different calls of it: the minority.
@@ -235,7 +152,7 @@ bool find_stopped(const trace::Trace& trace, const JobData& job, const Stuck& st
   finding.evidence.push_back(
       fmt::format(words::kArrivedButProcess, fmt::join(finding.ranks, ", "),
                   samples.empty() ? words::kNotSeenSince : words::kIsStopped));
-  add_last_stack(trace, samples, finding);
+  add_last_stack(trace, last_stack(trace, samples), finding);
   return true;
 }
 
@@ -273,31 +190,10 @@ Finding describe_hang(const trace::Trace& trace, const JobData& job, const Stuck
     finding.evidence.emplace_back(samples.empty() ? words::kItNotSeenSince
                                                   : words::kItsProcessStopped);
   }
-  add_last_stack(trace, samples, finding);
-  finding.verdict = verdict_of(trace, job, stuck, finding);
+  const LastStack stack = last_stack(trace, samples);
+  add_last_stack(trace, stack, finding);
+  finding.verdict = standstill_verdict(trace, job, stuck.since_ns, stack, finding);
   return finding;
-}
-
-/// Ranks by the stack in which their main thread was most often since then.
-std::vector<HangGroup> board_of(const trace::Trace& trace, const JobData& job, const Stuck& stuck,
-                                const Finding& finding) {
-  std::map<std::pair<bool, std::vector<std::string>>, HangGroup> groups;
-  for (const RankData& rank : job.ranks) {
-    Finding here;
-    add_last_stack(trace, samples_since(rank, stuck.since_ns), here);
-    const bool is_culprit =
-        std::find(finding.ranks.begin(), finding.ranks.end(), rank.rank) != finding.ranks.end();
-    HangGroup& group = groups[{!is_culprit, here.stack}];
-    group.place = here.function.empty() ? words::kNoPythonStack : here.function;
-    group.stack = here.stack;
-    group.is_culprit = is_culprit;
-    group.ranks.push_back(rank.rank);
-  }
-  std::vector<HangGroup> out;
-  out.reserve(groups.size());
-  for (auto& [key, group] : groups)
-    out.push_back(std::move(group));
-  return out;
 }
 
 /// Ended from outside or by a fault of its own; SIGABRT and SIGPIPE are how a program ends itself
@@ -457,10 +353,10 @@ std::optional<Hang> find_abort(const trace::Trace& trace, const JobData& job,
   for (const RankData& rank : job.ranks)
     end_ns = std::max(end_ns, rank.exit_ns);
   finding.cost_ms_per_step = static_cast<double>(end_ns - first->exit_ns) / kNsPerMs;
-  add_last_stack(trace, samples_of_abort(trace, job, last, finding.ranks), finding);
+  add_last_stack(trace, last_stack(trace, samples_of_abort(trace, job, last, finding.ranks)),
+                 finding);
   if (finding.function.empty()) finding.function = operation;
-  out.groups =
-      board_of(trace, job, Stuck{first->exit_ns - kLookBackNs, operation, {}, true}, finding);
+  out.groups = groups_by_stack(trace, job, first->exit_ns - kLookBackNs, finding);
   return out;
 }
 
@@ -477,7 +373,7 @@ std::optional<Hang> find_hang(const trace::Trace& trace, const JobData& job,
   const double age_ms = static_cast<double>(job.end_ns - stuck->since_ns) / kNsPerMs;
   if (age_ms < limit_ms || !is_alive_at_end(job, *stuck)) return std::nullopt;
   Hang out{.finding = describe_hang(trace, job, *stuck), .groups = {}};
-  out.groups = board_of(trace, job, *stuck, out.finding);
+  out.groups = groups_by_stack(trace, job, stuck->since_ns, out.finding);
   return out;
 }
 

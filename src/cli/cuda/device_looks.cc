@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "cli/cuda/device_looks.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "capture/hang/hang_look.h"
 #include "cli/commands.h"
 #include "cli/wiring.h"
 #include "common/json.h"
@@ -31,6 +32,7 @@ using capture::hang::ThreadText;
 /// Between two looks at the streams: whether others make progress.
 constexpr Nanos kBetweenLooks = std::chrono::seconds{1};
 constexpr std::size_t kFramesShown = 12;
+constexpr std::size_t kNameShown = 100;  // characters; templates have thousands
 constexpr std::size_t kKernelsShown = 16;
 
 std::int32_t device_of(const HangLook& look, const Stuck& one) {
@@ -51,10 +53,27 @@ std::string rank_text(const HangLook& look) {
 }
 
 std::string hang_frame_text(const FrameText& frame) {
-  const std::string name = frame.function.empty() ? std::string("?") : frame.function;
+  std::string name = frame.function.empty() ? std::string("?") : frame.function;
+  if (name.size() > kNameShown) name.replace(kNameShown, std::string::npos, "...");
   return frame.line > 0 ? fmt::format("    {} ({}:{})", name, frame.file, frame.line)
                         : fmt::format("    {} [{}]{}", name, base_name(frame.file),
                                       frame.is_guessed ? " guessed" : "");
+}
+
+std::string_view word_of_state(char state) {
+  switch (state) {
+    case 'R':
+      return "runs";
+    case 'S':
+      return "sleeps";
+    case 'D':
+      return "waits for a device";
+    case 'T':
+    case 't':
+      return "is stopped";
+    default:
+      return "is";
+  }
 }
 
 /// Innermost first. The program's own line is marked, and shown however deep below it the thread
@@ -71,6 +90,16 @@ void print_frames(const std::vector<FrameText>& frames) {
     say(stdout, hang_frame_text(*frame) + (is_marked ? "  <- the program's own code" : ""));
   }
   if (frames.size() > shown) say(stdout, fmt::format("    and {} more", frames.size() - shown));
+}
+
+/// The frames within the interpreter are the Python frames, once more.
+std::vector<FrameText> without_interpreter(std::vector<FrameText> frames) {
+  const auto is_interpreter = [](const FrameText& frame) {
+    const std::string_view file = base_name(frame.file);
+    return file.starts_with("python3") || file.starts_with("libpython3");
+  };
+  frames.erase(std::find_if(frames.begin(), frames.end(), is_interpreter), frames.end());
+  return frames;
 }
 
 void print_stuck(const HangLook& look, const Stuck& one) {
@@ -110,13 +139,7 @@ void print_look(const HangLook& look) {
     say(stdout, fmt::format("  {} is launched here:", site.operation));
     print_frames(site.native);
   }
-  for (const ThreadText& thread : look.threads) {
-    say(stdout, thread.call.empty() ? fmt::format("  thread {} is here:", thread.tid)
-                                    : fmt::format("  thread {} waits in {} for {:.1f} s",
-                                                  thread.tid, thread.call, thread.seconds));
-    print_frames(thread.python);
-    print_frames(thread.native);
-  }
+  print_threads(look.threads);
 }
 
 /// Place of a process that others wait for.
@@ -195,16 +218,9 @@ Json stuck_json(const HangLook& look, const Stuck& one) {
 }
 
 Json look_json(const HangLook& look) {
-  Json stuck = Json::array(), threads = Json::array();
+  Json stuck = Json::array();
   for (const Stuck& one : look.stuck)
     stuck.push(stuck_json(look, one));
-  for (const ThreadText& thread : look.threads)
-    threads.push(Json::object()
-                     .set("thread", thread.tid)
-                     .set("call", thread.call)
-                     .set("seconds", thread.seconds)
-                     .set("python", frames_json(thread.python, false))
-                     .set("native", frames_json(thread.native, true)));
   Json sites = Json::array();
   for (const LaunchSite& site : look.launch_sites)
     sites.push(Json::object()
@@ -228,91 +244,83 @@ Json look_json(const HangLook& look) {
       .set("stuck", std::move(stuck))
       .set("moving_streams", Json::array_of(look.moving))
       .set("launched_by", std::move(sites))
-      .set("threads", std::move(threads));
+      .set("threads", threads_json(look.threads));
 }
-
-class Hang final : public Command {
- public:
-  void declare(CLI::App& app) override {
-    app.add_option("-p,--pid", pids_, "process to look at (repeatable)")->required();
-    app.add_flag("--json", json_, "print JSON (schema kansoku.hang/1)");
-    app.footer(
-        "Says within two seconds whether an operation on the GPU is stuck: which kernel, on which\n"
-        "stream, for how long, who waits for it, and whether others make progress. Nothing is\n"
-        "stopped and no debugger attached. Name all ranks of a job: it says who waits for whom.\n"
-        "Needs a program that was started with `kansoku run --cuda`, and that `kansoku watch`,\n"
-        "`record --cuda` or `cuda top` watches.\n"
-        "Exit status: 10 something is stuck; 11 it cannot be told; 0 nothing is.");
-  }
-
-  int run() override {
-    const sys::Procfs procfs;
-    std::vector<std::unique_ptr<capture::cuda::Channel>> channels;
-    std::vector<capture::hang::FirstLook> firsts;
-    for (const std::int32_t pid : pids_) {
-      // One of several that is gone may be the one that the others wait for.
-      if (const auto stat = procfs.stat(pid); !stat && pids_.size() == 1)
-        return report(stat.error());
-      auto channel =
-          capture::cuda::Channel::open(procfs, pid, capture::cuda::Channel::Access::kLook);
-      const std::string why_not = channel ? std::string() : channel.error().what;
-      channels.push_back(channel ? std::move(*channel) : nullptr);
-      firsts.push_back(capture::hang::first_look(procfs, pid, channels.back().get(), why_not));
-    }
-    const sys::RealClock clock;
-    sys::sleep_until(clock.now() + kBetweenLooks);
-    sys::NativeStacks stacks(procfs);
-    std::vector<HangLook> looks;
-    looks.reserve(firsts.size());
-    for (const capture::hang::FirstLook& first : firsts)
-      looks.push_back(capture::hang::second_look(procfs, first, stacks));
-    judge_job(procfs, looks, stacks);
-    json_ ? print_json(looks) : print_text(looks);
-    return status_of(looks);
-  }
-
- private:
-  static void print_text(const std::vector<HangLook>& looks) {
-    for (const HangLook& look : looks)
-      print_look(look);
-    print_job(looks);
-  }
-
-  static void print_json(const std::vector<HangLook>& looks) {
-    Json processes = Json::array(), missing = Json::array();
-    for (const HangLook& look : looks)
-      processes.push(look_json(look));
-    for (const HangLook& look : looks)
-      if (std::any_of(looks.begin(), looks.end(), [&](const HangLook& other) {
-            return std::count(other.waits_for.begin(), other.waits_for.end(), look.pid) > 0;
-          }))
-        missing.push(look.pid);
-    say(stdout, Json::object()
-                    .set("schema", "kansoku.hang/1")
-                    .set("processes", std::move(processes))
-                    .set("missing", std::move(missing))
-                    .dump(2));
-  }
-
-  static int status_of(const std::vector<HangLook>& looks) {
-    const auto has = [&](HangVerdict verdict) {
-      return std::any_of(looks.begin(), looks.end(),
-                         [&](const HangLook& look) { return look.verdict == verdict; });
-    };
-    if (has(HangVerdict::kStuck)) return kExitFindings;
-    return has(HangVerdict::kUnknown) || has(HangVerdict::kNoLibrary) || has(HangVerdict::kGone)
-               ? kExitNotEnoughData
-               : kExitOk;
-  }
-
-  std::vector<std::int32_t> pids_;
-  bool json_{false};
-};
 
 }  // namespace
 
-std::unique_ptr<Command> make_hang() {
-  return std::make_unique<Hang>();
+std::vector<HangLook> look_at_devices(const sys::Procfs& procfs,
+                                      const std::vector<std::int32_t>& pids) {
+  if (pids.empty()) return {};
+  std::vector<std::unique_ptr<capture::cuda::Channel>> channels;
+  std::vector<capture::hang::FirstLook> firsts;
+  for (const std::int32_t pid : pids) {
+    auto channel = capture::cuda::Channel::open(procfs, pid, capture::cuda::Channel::Access::kLook);
+    const std::string why_not = channel ? std::string() : channel.error().what;
+    channels.push_back(channel ? std::move(*channel) : nullptr);
+    firsts.push_back(capture::hang::first_look(procfs, pid, channels.back().get(), why_not));
+  }
+  const sys::RealClock clock;
+  sys::sleep_until(clock.now() + kBetweenLooks);
+  sys::NativeStacks stacks(procfs);
+  std::vector<HangLook> looks;
+  looks.reserve(firsts.size());
+  for (const capture::hang::FirstLook& first : firsts)
+    looks.push_back(capture::hang::second_look(procfs, first, stacks));
+  judge_job(procfs, looks, stacks);
+  return looks;
+}
+
+void print_threads(const std::vector<ThreadText>& threads) {
+  for (const ThreadText& thread : threads) {
+    say(stdout, thread.call.empty()
+                    ? fmt::format("  thread {} {} here:", thread.tid, word_of_state(thread.state))
+                    : fmt::format("  thread {} waits in {} for {:.1f} s", thread.tid, thread.call,
+                                  thread.seconds));
+    print_frames(thread.python);
+    print_frames(thread.python.empty() ? thread.native : without_interpreter(thread.native));
+  }
+}
+
+Json threads_json(const std::vector<ThreadText>& threads) {
+  Json out = Json::array();
+  for (const ThreadText& thread : threads)
+    out.push(Json::object()
+                 .set("thread", thread.tid)
+                 .set("call", thread.call)
+                 .set("seconds", thread.seconds)
+                 .set("python", frames_json(thread.python, false))
+                 .set("native", frames_json(thread.native, true)));
+  return out;
+}
+
+void print_device_looks(const std::vector<HangLook>& looks) {
+  for (const HangLook& look : looks)
+    print_look(look);
+  print_job(looks);
+}
+
+void add_device_looks(const std::vector<HangLook>& looks, Json& out) {
+  Json processes = Json::array(), missing = Json::array();
+  for (const HangLook& look : looks)
+    processes.push(look_json(look));
+  for (const HangLook& look : looks)
+    if (std::any_of(looks.begin(), looks.end(), [&](const HangLook& other) {
+          return std::count(other.waits_for.begin(), other.waits_for.end(), look.pid) > 0;
+        }))
+      missing.push(look.pid);
+  out.set("processes", std::move(processes)).set("missing", std::move(missing));
+}
+
+int status_of_looks(const std::vector<HangLook>& looks) {
+  const auto has = [&](HangVerdict verdict) {
+    return std::any_of(looks.begin(), looks.end(),
+                       [&](const HangLook& look) { return look.verdict == verdict; });
+  };
+  if (has(HangVerdict::kStuck)) return kExitFindings;
+  return has(HangVerdict::kUnknown) || has(HangVerdict::kNoLibrary) || has(HangVerdict::kGone)
+             ? kExitNotEnoughData
+             : kExitOk;
 }
 
 }  // namespace kansoku::cli

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "capture/hang/hang_look.h"
+#include "capture/job.h"
+#include "cli/commands.h"
+#include "cli/cuda/device_looks.h"
+#include "cli/diagnose/analysis.h"
+#include "cli/option_values.h"
+#include "cli/record/session.h"
+#include "cli/wiring.h"
+#include "common/json.h"
+#include "sys/clock.h"
+#include "sys/native_stack.h"
+#include "sys/tcp_links.h"
+
+namespace kansoku::cli {
+namespace {
+
+using capture::hang::ThreadText;
+
+constexpr Nanos kStackLookMin = std::chrono::seconds{4};
+constexpr std::uint32_t kLookHz = 50;
+constexpr std::uint64_t kLookSeed = 1;  // nothing of stacks is drawn
+constexpr std::uint64_t kLookBytesMax = std::uint64_t{1} << 30;
+
+/// A process whose threads are told one by one.
+struct ToldProcess {
+  std::int32_t pid{0};
+  std::string name;  // "rank 2 (process 4121)"
+  std::vector<ThreadText> threads;
+};
+
+/// A file that is there for as long as the command runs, unless the user named it.
+class LookFile {
+ public:
+  [[nodiscard]] static Result<LookFile> create(const std::string& wanted) {
+    if (!wanted.empty()) return LookFile(wanted, "");
+    std::error_code ignored;
+    std::string folder = std::filesystem::temp_directory_path(ignored) / "kansoku-hang-XXXXXX";
+    if (ignored || ::mkdtemp(folder.data()) == nullptr)
+      return errno_error(errno, "create folder", folder);
+    return LookFile(folder + "/look.pftrace", folder);
+  }
+  LookFile(LookFile&& other) noexcept
+      : path_(std::move(other.path_)), folder_(std::exchange(other.folder_, {})) {}
+  LookFile& operator=(LookFile&&) = delete;
+  ~LookFile() {
+    std::error_code ignored;
+    if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
+  }
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  LookFile(std::string path, std::string folder)
+      : path_(std::move(path)), folder_(std::move(folder)) {}
+  std::string path_, folder_;
+};
+
+bool stands_still(const diagnose::Diagnosis& job) {
+  return std::any_of(job.findings.begin(), job.findings.end(),
+                     [](const diagnose::Finding& finding) { return finding.is_standstill(); });
+}
+
+/// Seconds since data last went between processes of different ranks; nothing: no connection
+/// between them is known.
+std::optional<double> silence_of(const sys::Procfs& procfs, const diagnose::Diagnosis& job) {
+  std::vector<std::int32_t> pids;
+  std::vector<std::uint64_t> networks;
+  for (const std::vector<std::int32_t>& of_rank : job.rank_pids) {
+    if (of_rank.empty()) continue;
+    pids.push_back(of_rank.front());
+    networks.push_back(procfs.owner(pids.back()).network);
+  }
+  sys::TcpSampler sampler;
+  const sys::RealClock clock;
+  std::optional<double> out;
+  for (const sys::TcpLink& link : sys::tcp_links(sampler, pids, networks, clock.now())) {
+    if (link.a == link.b) continue;
+    const double seconds = 1e-3 * link.quiet_ms;
+    out = std::min(out.value_or(seconds), seconds);
+  }
+  return out;
+}
+
+void print_silence(std::optional<double> silence) {
+  if (silence) say(stdout, fmt::format("no data went between the ranks for {:.1f} s", *silence));
+}
+
+/// Without its other jobs.
+void print_hang_job(diagnose::Diagnosis job, std::optional<double> silence) {
+  job.other_jobs.clear();
+  if (stands_still(job)) {
+    job.notes.clear();  // on steps, which nobody asked for
+    say(stdout, fmt::format("job {}", job.job));
+    fmt::print("{}", verdict_text(job));
+    print_silence(silence);
+    return;
+  }
+  say(stdout, fmt::format("job {}: {}", job.job,
+                          job.moves ? "nothing stands still: the stacks of all ranks change"
+                                    : "whether something is stuck cannot be told"));
+  for (const std::string& note : job.notes)
+    say(stdout, "  - " + note);
+  if (!job.moves) print_silence(silence);
+}
+
+class Hang final : public Command {
+ public:
+  void declare(CLI::App& app) override {
+    app.add_option("-p,--pid", pids_, "process to look at, with everything below it (repeatable)");
+    app.add_option("--job", job_, "a running job by name (see `kansoku jobs`)");
+    app.add_option("--look", look_, "how long to look at stacks, at least 4s")
+        ->capture_default_str();
+    app.add_option("-o,--output", output_, "keep what was seen as a recording, for `diagnose`");
+    app.add_flag("--json", json_, "print JSON (schema kansoku.hang/1)");
+    app.footer(
+        "Says within ten seconds who of a job waits for whom, and where: attach it when the job\n"
+        "stands still. Without -p and --job it looks at every job of this host. Nothing is "
+        "stopped\n"
+        "and no debugger attached. A rank that sleeps or is stopped while the others wait for it "
+        "is\n"
+        "named; one that is at work is told, and may come yet.\n"
+        "Of CUDA programs that were started with `kansoku run --cuda` it also says which kernel "
+        "is\n"
+        "stuck, on which stream, for how long, and who waits for it.\n"
+        "Exit status: 10 something is stuck; 11 it cannot be told; 0 nothing is.");
+  }
+
+  int run() override {
+    auto looked = look();
+    return looked ? *looked : report(looked.error());
+  }
+
+ private:
+  Result<int> look() {
+    TRY(const Nanos duration, read_time("--look", look_, kStackLookMin));
+    TRY_VOID(find_targets());
+    const sys::Procfs procfs;
+    std::vector<std::int32_t> with_devices;
+    bool is_any_uncovered = false;
+    for (const std::int32_t pid : members_) {
+      const capture::cuda::Coverage coverage = capture::cuda::coverage_of(procfs, pid);
+      const bool is_gone = !procfs.stat(pid);
+      if (coverage.has_cuda || coverage.has_library || is_gone) with_devices.push_back(pid);
+      is_any_uncovered = is_any_uncovered || (!coverage.has_library && !is_gone);
+    }
+    const auto looks = look_at_devices(procfs, with_devices);
+    // The library knows what its program's devices and threads wait for, in a second.
+    std::optional<Analysis> analysis;
+    if (is_any_uncovered) {
+      TRY(analysis, look_at_hosts(duration));
+    }
+    tell_threads(procfs, with_devices, analysis ? &analysis->diagnosis : nullptr);
+    json_ ? print_json(looks, analysis) : print_text(looks, analysis);
+    return status_of(looks, analysis);
+  }
+
+  /// Fills `members_`, and `pids_` or `jobs_` for the recorder.
+  Result<void> find_targets() {
+    const sys::Procfs procfs;
+    std::set<std::int32_t> members;
+    if (pids_.empty()) {
+      std::string known;
+      for (const capture::Job& job : capture::find_jobs(procfs)) {
+        known += (known.empty() ? "" : ", ") + job.name;
+        if (!job_.empty() && job.name != job_) continue;
+        for (const capture::JobProcess& process : job.processes)
+          members.insert(process.pid);
+      }
+      if (members.empty())
+        return Error{Code::kNotFound,
+                     job_.empty() ? std::string("hang: no distributed job runs on this host")
+                                  : fmt::format("hang: job {} does not run on this host", job_),
+                     known.empty() ? "name its processes: -p PID" : "running: " + known};
+      members_.assign(members.begin(), members.end());
+      return {};
+    }
+    if (!job_.empty()) return Error{Code::kUnsupported, "hang: give -p or --job, not both"};
+    for (const std::int32_t pid : pids_) {
+      // One of several that is gone may be the one that the others wait for.
+      if (const auto stat = procfs.stat(pid); !stat && pids_.size() == 1) return stat.error();
+      members.insert(pid);
+      for (const std::int32_t below : capture::process_tree(procfs, pid))
+        members.insert(below);
+    }
+    members_.assign(members.begin(), members.end());
+    return {};
+  }
+
+  /// A recording of stacks alone, diagnosed; nothing if no process is there any more.
+  Result<std::optional<Analysis>> look_at_hosts(Nanos duration) {
+    const sys::Procfs procfs;
+    SessionOptions options;
+    for (const std::int32_t pid : members_)
+      if (procfs.stat(pid)) options.pids.push_back(pid);
+    if (options.pids.empty()) return std::optional<Analysis>();
+    TRY(const LookFile file, LookFile::create(output_));
+    options.probes = "python";
+    options.use_bpf = false;
+    options.python_hz = kLookHz;
+    options.duration = duration;
+    options.output = file.path();
+    options.overwrite = true;
+    options.bytes_max = kLookBytesMax;
+    options.quiet = true;
+    TRY(const SessionResult recorded, run_session(options));
+    if (recorded.recording_error) return *recorded.recording_error;
+    TRY(Analysis analysis, analyse({file.path()}, kLookSeed));
+    return std::optional(std::move(analysis));
+  }
+
+  /// Threads of whoever is held responsible, and of processes that nothing else is said of.
+  void tell_threads(const sys::Procfs& procfs, const std::vector<std::int32_t>& told,
+                    const diagnose::Diagnosis* diagnosis) {
+    std::set<std::int32_t> known(told.begin(), told.end());
+    std::map<std::int32_t, std::string> names;
+    const auto add_job = [&](const diagnose::Diagnosis& one) {
+      known.insert(one.pids.begin(), one.pids.end());
+      for (const diagnose::Finding& finding : one.findings)
+        for (std::size_t r = 0; r < one.rank_numbers.size(); ++r)
+          if (std::count(finding.ranks.begin(), finding.ranks.end(), one.rank_numbers[r]) > 0)
+            for (const std::int32_t pid : one.rank_pids[r])
+              names[pid] = fmt::format("rank {} (process {})", one.rank_numbers[r], pid);
+    };
+    if (diagnosis != nullptr && !diagnosis->rank_numbers.empty()) {
+      add_job(*diagnosis);
+      for (const diagnose::Diagnosis& other : diagnosis->other_jobs)
+        add_job(other);
+    }
+    // A launcher of ranks waits for them, and says nothing of them.
+    for (const std::int32_t pid : members_) {
+      if (known.contains(pid)) continue;
+      const std::vector<std::int32_t> below = capture::process_tree(procfs, pid);
+      if (std::none_of(below.begin(), below.end(),
+                       [&](std::int32_t one) { return known.contains(one); }))
+        names[pid] = fmt::format("process {}", pid);
+    }
+    sys::NativeStacks stacks(procfs);
+    for (const auto& [pid, name] : names)
+      processes_.push_back({pid, name, capture::hang::threads_of(procfs, pid, stacks)});
+  }
+
+  void print_text(const std::vector<capture::hang::HangLook>& looks,
+                  const std::optional<Analysis>& analysis) const {
+    print_device_looks(looks);
+    if (analysis && !analysis->diagnosis.rank_numbers.empty()) {
+      const sys::Procfs procfs;
+      const auto print = [&](const diagnose::Diagnosis& job) {
+        print_hang_job(job, silence_of(procfs, job));
+      };
+      print(analysis->diagnosis);
+      std::for_each(analysis->diagnosis.other_jobs.begin(), analysis->diagnosis.other_jobs.end(),
+                    print);
+    }
+    for (const ToldProcess& process : processes_) {
+      say(stdout, process.name + ":");
+      print_threads(process.threads);
+    }
+  }
+
+  void print_json(const std::vector<capture::hang::HangLook>& looks,
+                  const std::optional<Analysis>& analysis) const {
+    Json told = Json::array();
+    for (const ToldProcess& process : processes_)
+      told.push(
+          Json::object().set("pid", process.pid).set("threads", threads_json(process.threads)));
+    Json out = Json::object().set("schema", "kansoku.hang/1");
+    add_device_looks(looks, out);
+    Json silences = Json::array();
+    const auto add_silence = [&](const diagnose::Diagnosis& job) {
+      const auto seconds = silence_of(sys::Procfs(), job);
+      silences.push(
+          Json::object().set("job", job.job).set("seconds", seconds ? Json(*seconds) : Json()));
+    };
+    if (analysis && !analysis->diagnosis.rank_numbers.empty()) {
+      add_silence(analysis->diagnosis);
+      std::for_each(analysis->diagnosis.other_jobs.begin(), analysis->diagnosis.other_jobs.end(),
+                    add_silence);
+    }
+    out.set("diagnosis", analysis ? analysis->json : Json())
+        .set("silences", std::move(silences))
+        .set("stacks", std::move(told));
+    say(stdout, out.dump(2));
+  }
+
+  static int status_of(const std::vector<capture::hang::HangLook>& looks,
+                       const std::optional<Analysis>& analysis) {
+    const int of_devices = status_of_looks(looks);
+    if (of_devices == kExitFindings || !analysis) return of_devices;
+    const diagnose::Diagnosis& diagnosis = analysis->diagnosis;
+    const auto moves = [](const diagnose::Diagnosis& one) { return one.moves; };
+    const std::vector<diagnose::Diagnosis>& others = diagnosis.other_jobs;
+    if (stands_still(diagnosis) || std::any_of(others.begin(), others.end(), stands_still))
+      return kExitFindings;
+    const bool all_move = moves(diagnosis) && std::all_of(others.begin(), others.end(), moves);
+    return all_move || !looks.empty() ? of_devices : kExitNotEnoughData;
+  }
+
+  std::vector<std::int32_t> pids_;
+  std::string job_, look_{"4s"}, output_;
+  bool json_{false};
+  std::vector<std::int32_t> members_;
+  std::vector<ToldProcess> processes_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_hang() {
+  return std::make_unique<Hang>();
+}
+
+}  // namespace kansoku::cli

@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "diagnose/internal/standstill/standstill.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <map>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "common/python_code.h"
+#include "common/time.h"
+#include "diagnose/internal/standstill/last_stack.h"
+#include "diagnose/internal/steps/names.h"
+#include "diagnose/internal/steps/phases.h"
+#include "diagnose/internal/steps/sleeps.h"
+#include "diagnose/internal/words.h"
+#include "diagnose/thresholds.h"
+#include "trace/merge.h"
+
+namespace kansoku::diagnose {
+namespace {
+
+enum class Posture : std::uint8_t { kUnknown, kStopped, kInCommunication, kAsleep, kAtWork };
+
+/// Place of a rank all the time that it was looked at.
+struct Stand {
+  Posture posture{Posture::kUnknown};
+  LastStack stack;     // of its training thread, or of the one that is in communication for it
+  std::string call;    // in communication: "all_reduce", "backward"
+  LastStack beside{};  // of another thread that is in communication as well
+  std::string call_beside{};
+};
+
+bool are_nearly_all(std::size_t count, std::size_t of) {
+  return of >= kFewSamplesMin &&
+         static_cast<double>(count) >= kNearlyAllShare * static_cast<double>(of);
+}
+
+std::size_t asleep_among(const std::vector<const ThreadSample*>& samples) {
+  return static_cast<std::size_t>(std::count_if(
+      samples.begin(), samples.end(),
+      [](const ThreadSample* sample) { return sample->state == trace::SampleState::kSleeping; }));
+}
+
+/// A rank that waits for its workers comes when these do.
+bool has_worker_at_work(const RankData& rank, std::int64_t from_ns) {
+  return std::any_of(rank.workers.begin(), rank.workers.end(), [&](const WorkerData& worker) {
+    std::size_t running = 0, count = 0;
+    for (const ThreadSample& sample : worker.samples) {
+      if (sample.time_ns < from_ns) continue;
+      ++count;
+      running +=
+          sample.state == trace::SampleState::kRunning || sample.state == trace::SampleState::kDisk
+              ? 1U
+              : 0U;
+    }
+    return 2 * running > count;
+  });
+}
+
+/// The call of communication that a sleeping thread with these frames, outermost first, waits in;
+/// empty: it is elsewhere. A function of the job's own that such a call runs is elsewhere.
+std::string call_of(const trace::Trace& trace, const std::vector<trace::Frame>& frames) {
+  const auto file_of = [&](const trace::Frame& frame) { return text_of(trace, frame.file); };
+  const auto own = std::find_if(frames.rbegin(), frames.rend(), [&](const trace::Frame& frame) {
+    return is_own_python_file(file_of(frame));
+  });
+  for (auto frame = own.base(); frame != frames.end(); ++frame)
+    if (is_communication(file_of(*frame))) return std::string(text_of(trace, frame->function));
+  if (frames.empty() || own == frames.rbegin()) return {};
+  const trace::Frame& leaf = frames.back();
+  if (is_distributed(file_of(leaf))) return std::string(text_of(trace, leaf.function));
+  const bool is_backward =
+      classify_frame(text_of(trace, leaf.function), file_of(leaf)) == FrameRole::kBackward;
+  return is_backward ? "backward" : "";
+}
+
+/// Threads but the training one of which nearly all samples sleep in one stack, in communication.
+std::vector<LastStack> others_in_communication(const trace::Trace& trace, const RankData& rank,
+                                               std::int64_t from_ns) {
+  std::map<std::int32_t, std::vector<ThreadSample>> threads;
+  const trace::SampleTable& table = trace.samples;
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    if (table.pid[i] != rank.pid || table.tid[i] == rank.main_tid || table.is_native[i] != 0 ||
+        table.time_ns[i] < from_ns)
+      continue;
+    threads[table.tid[i]].push_back(
+        {table.time_ns[i], table.stack[i], table.state[i], table.holds_gil[i] != 0});
+  }
+  std::vector<LastStack> out;
+  for (const auto& [tid, of_thread] : threads) {
+    std::vector<const ThreadSample*> samples;
+    for (const ThreadSample& sample : of_thread)
+      samples.push_back(&sample);
+    LastStack stack = last_stack(trace, samples);
+    if (are_nearly_all(asleep_among(samples), samples.size()) &&
+        are_nearly_all(stack.count, samples.size()) && !call_of(trace, stack.frames).empty())
+      out.push_back(std::move(stack));
+  }
+  return out;
+}
+
+Stand stand_of(const trace::Trace& trace, const RankData& rank, std::int64_t from_ns,
+               std::int64_t end_ns) {
+  const auto samples = samples_since(rank, from_ns);
+  Stand out{.posture = Posture::kUnknown, .stack = last_stack(trace, samples), .call = {}};
+  if (samples.size() < kFewSamplesMin) return out;
+  out.posture = Posture::kAtWork;
+  if (is_stopped(samples, false)) {
+    out.posture = Posture::kStopped;
+    return out;
+  }
+  const double running_ns =
+      static_cast<double>(rank.main.running.measure_ns({from_ns, std::max(from_ns, end_ns)}));
+  const double idle_share = 1 - kNearlyAllShare;
+  if (!are_nearly_all(asleep_among(samples), samples.size()) ||
+      !are_nearly_all(out.stack.count, samples.size()) ||
+      running_ns > idle_share * static_cast<double>(end_ns - from_ns))
+    return out;
+  out.call = call_of(trace, out.stack.frames);
+  std::vector<LastStack> others = others_in_communication(trace, rank, from_ns);
+  if (out.call.empty() && !others.empty()) {
+    out.stack = std::move(others.back());
+    out.call = call_of(trace, out.stack.frames);
+    others.pop_back();
+  }
+  if (!others.empty()) {
+    out.beside = std::move(others.front());
+    out.call_beside = call_of(trace, out.beside.frames);
+  }
+  if (!out.call.empty())
+    out.posture = Posture::kInCommunication;
+  else if (!out.stack.frames.empty() && !has_worker_at_work(rank, from_ns))
+    out.posture = Posture::kAsleep;
+  return out;
+}
+
+/// "asleep in backward, called from step (train.py:60): rank 0, 1": ranks of one call and place
+/// together.
+std::vector<std::string> who_waits_where(const trace::Trace& trace, const JobData& job,
+                                         const std::vector<Stand>& stands) {
+  std::map<std::tuple<std::string, std::string, std::string, std::uint32_t>,
+           std::vector<std::int32_t>>
+      places;
+  for (std::size_t r = 0; r < stands.size(); ++r) {
+    if (stands[r].posture != Posture::kInCommunication) continue;
+    const auto add = [&](const std::string& call, const LastStack& stack) {
+      Finding here;
+      set_place(trace, stack.frames, here);
+      places[{call, here.function, here.file, here.line}].push_back(job.ranks[r].rank);
+    };
+    add(stands[r].call, stands[r].stack);
+    if (!stands[r].call_beside.empty()) add(stands[r].call_beside, stands[r].beside);
+  }
+  std::vector<std::string> out;
+  for (const auto& [place, ranks] : places) {
+    const auto& [call, function, file, line] = place;
+    const std::string numbers = fmt::format("{}", fmt::join(ranks, ", "));
+    out.push_back(call == function
+                      ? fmt::format(words::kAsleepInPlace, call, file, line, numbers)
+                      : fmt::format(words::kAsleepInCall, call, function, file, line, numbers));
+  }
+  return out;
+}
+
+/// A job of loopback addresses has all of its ranks on this host.
+bool is_within_host(std::string_view job_name) {
+  return job_name.starts_with("127.") || job_name.starts_with("localhost:") ||
+         job_name.starts_with("[::1]");
+}
+
+std::vector<std::int32_t> missing_ranks(const JobData& job) {
+  std::vector<std::int32_t> out;
+  if (!is_within_host(job.name)) return out;
+  for (std::int32_t number = 0; number < job.world_size; ++number) {
+    if (std::none_of(job.ranks.begin(), job.ranks.end(),
+                     [&](const RankData& rank) { return rank.rank == number; }))
+      out.push_back(number);
+  }
+  return out;
+}
+
+/// Builds the finding of a job whose ranks stand like this.
+class Describer {
+ public:
+  Describer(const trace::Trace& trace, const JobData& job, const std::vector<Stand>& stands,
+            Interval window)
+      : trace_(trace), job_(job), stands_(stands), window_(window) {}
+
+  Hang describe(std::string_view kind, std::vector<std::int32_t> ranks) const {
+    Hang out;
+    Finding& finding = out.finding;
+    finding.kind = kind;
+    finding.share = 1;
+    finding.basis = Basis::kObservation;
+    finding.ranks = std::move(ranks);
+    finding.cost_ms_per_step = span_ms();
+    finding.evidence = who_waits_where(trace_, job_, stands_);
+    finding.evidence.push_back(fmt::format(words::kSinceUnknown, span_ms() / kMsPerSecond));
+    return out;
+  }
+
+  /// Ranks that others wait for, all in one posture.
+  Hang held_up_by(Posture posture, const std::vector<std::size_t>& culprits) const {
+    std::vector<std::int32_t> numbers;
+    for (const std::size_t r : culprits)
+      numbers.push_back(job_.ranks[r].rank);
+    Hang out = describe(posture == Posture::kStopped ? "stopped" : "hang", std::move(numbers));
+    Finding& finding = out.finding;
+    finding.evidence.push_back(
+        posture == Posture::kStopped
+            ? std::string(words::kItsProcessStopped)
+            : fmt::format(words::kAsleepOutside, fmt::join(finding.ranks, ", ")));
+    const std::size_t first = culprits.front();
+    const LastStack& stack = stands_[first].stack;
+    add_last_stack(trace_, stack, finding);
+    finding.verdict = standstill_verdict(trace_, job_, window_.begin_ns, stack, finding);
+    if (posture == Posture::kAsleep) {
+      add_wait(job_.ranks[first], finding);
+      add_worker(job_.ranks[first], stack, finding);
+    }
+    return grouped(std::move(out));
+  }
+
+  Hang without(std::vector<std::int32_t> missing) const {
+    Hang out = describe("hang", std::move(missing));
+    out.finding.verdict = "dead_process";
+    out.finding.evidence.push_back(
+        fmt::format(words::kNotAmongProcesses, fmt::join(out.finding.ranks, ", ")));
+    return grouped(std::move(out));
+  }
+
+  /// Two threads of a rank wait in communication at once, and no rank is elsewhere.
+  std::optional<Hang> crossed() const {
+    const auto two = std::find_if(stands_.begin(), stands_.end(),
+                                  [](const Stand& stand) { return !stand.call_beside.empty(); });
+    if (two == stands_.end()) return std::nullopt;
+    Hang out = describe("hang", {});
+    out.finding.verdict = "mismatched_collective";
+    out.finding.evidence.push_back(fmt::format(
+        words::kTwoThreads, job_.ranks[static_cast<std::size_t>(two - stands_.begin())].rank));
+    add_last_stack(trace_, two->stack, out.finding);
+    return grouped(std::move(out));
+  }
+
+  /// The ranks in a call that most others are not in; nothing if no collective has most.
+  std::optional<Hang> mismatched() const {
+    std::map<std::string, std::vector<std::size_t>> calls;
+    for (std::size_t r = 0; r < stands_.size(); ++r)
+      calls[stands_[r].call].push_back(r);
+    if (calls.size() != 2) return std::nullopt;
+    const auto& [first, second] = std::pair(*calls.begin(), *std::next(calls.begin()));
+    if (first.second.size() == second.second.size()) return std::nullopt;
+    const bool is_first = first.second.size() < second.second.size();
+    const auto &fewer = is_first ? first : second, &most = is_first ? second : first;
+    if (is_between_two(most.first)) return std::nullopt;
+    const bool is_message = is_between_two(fewer.first);
+    std::vector<std::int32_t> numbers;
+    for (const std::size_t r : fewer.second)
+      numbers.push_back(job_.ranks[r].rank);
+    Hang out = describe("hang", std::move(numbers));
+    out.finding.verdict = is_message ? "missing_rank" : "mismatched_collective";
+    out.finding.evidence.emplace_back(is_message ? words::kOneWaitsForAMessage
+                                                 : words::kOneIsInAnother);
+    add_last_stack(trace_, stands_[fewer.second.front()].stack, out.finding);
+    return grouped(std::move(out));
+  }
+
+  std::string waits_for_work(const std::vector<std::size_t>& at_work) const {
+    std::vector<std::int32_t> waiting, working;
+    for (std::size_t r = 0; r < stands_.size(); ++r)
+      if (stands_[r].posture == Posture::kInCommunication) waiting.push_back(job_.ranks[r].rank);
+    for (const std::size_t r : at_work)
+      working.push_back(job_.ranks[r].rank);
+    Finding here;
+    set_place(trace_, stands_[at_work.front()].stack.frames, here);
+    return fmt::format(words::kWaitForOneAtWork, fmt::join(waiting, ", "), fmt::join(working, ", "),
+                       here.function, here.file, here.line, span_ms() / kMsPerSecond);
+  }
+
+  std::string all_wait() const {
+    return fmt::format(words::kAllInCommunication, span_ms() / kMsPerSecond,
+                       fmt::join(who_waits_where(trace_, job_, stands_), "; "));
+  }
+
+  double span_ms() const {
+    return static_cast<double>(window_.end_ns - window_.begin_ns) / kNsPerMs;
+  }
+
+ private:
+  static constexpr double kMsPerSecond = 1000;
+
+  /// A message has two ends, whose calls differ.
+  static bool is_between_two(std::string_view call) {
+    return call.find("send") != std::string_view::npos ||
+           call.find("recv") != std::string_view::npos || call == "wait" ||
+           call.find("p2p") != std::string_view::npos;
+  }
+
+  /// The wait that the kernel tells of its main thread. A lock that no frame of Python's own locks
+  /// shows is one of the program's.
+  void add_wait(const RankData& rank, Finding& finding) const {
+    std::map<std::pair<std::string_view, std::string_view>, std::size_t> waits;
+    const auto seen = sleep_samples(trace_, rank.main_tid, stats::IntervalSet::of({window_}));
+    for (const SleepSample& sample : seen)
+      ++waits[{sample.call, sample.on}];
+    for (const auto& [wait, count] : waits) {
+      if (!are_nearly_all(count, seen.size())) continue;
+      finding.evidence.push_back(fmt::format(
+          words::kSleepsAllTime, wait_text(wait.first, wait.second), count, seen.size()));
+      if (wait.first == "futex" && finding.verdict == "missing_rank") finding.verdict = "deadlock";
+    }
+  }
+
+  /// A rank that waits for a worker process stands where that one does.
+  void add_worker(const RankData& rank, const LastStack& stack, Finding& finding) const {
+    const auto is_frame_of = [this](const std::vector<trace::Frame>& frames, auto&& test) {
+      return std::any_of(frames.begin(), frames.end(), [&](const trace::Frame& frame) {
+        return test(text_of(trace_, frame.function), text_of(trace_, frame.file));
+      });
+    };
+    if (!is_frame_of(stack.frames, is_worker_wait)) return;
+    for (const WorkerData& worker : rank.workers) {
+      std::vector<const ThreadSample*> samples;
+      for (const ThreadSample& sample : worker.samples)
+        if (sample.time_ns >= window_.begin_ns) samples.push_back(&sample);
+      const LastStack at = last_stack(trace_, samples);
+      if (at.frames.empty() || is_frame_of(at.frames, is_worker_idle) ||
+          !are_nearly_all(at.count, at.samples))
+        continue;
+      finding.evidence.push_back(
+          fmt::format(words::kStandsForWorker, trace::pid_on_host(worker.pid)));
+      add_last_stack(trace_, at, finding);
+      return;
+    }
+  }
+
+  Hang grouped(Hang out) const {
+    out.groups = groups_by_stack(trace_, job_, window_.begin_ns, out.finding);
+    return out;
+  }
+
+  const trace::Trace& trace_;
+  const JobData& job_;
+  const std::vector<Stand>& stands_;
+  Interval window_;
+};
+
+/// The time in which all ranks were sampled.
+Interval sampled_window(const JobData& job) {
+  Interval out{0, kTimeMaxNs};
+  for (const RankData& rank : job.ranks) {
+    if (rank.samples.empty()) return {0, 0};
+    out.begin_ns = std::max(out.begin_ns, rank.samples.front().time_ns);
+    out.end_ns = std::min(out.end_ns, rank.samples.back().time_ns);
+  }
+  return out;
+}
+
+}  // namespace
+
+Standstill find_standstill(const trace::Trace& trace, const JobData& job) {
+  if (job.ranks.size() < 2) return {};
+  const Interval window = sampled_window(job);
+  const auto least_ns = static_cast<std::int64_t>(kStandstillMinMs * kNsPerMs);
+  if (window.end_ns - window.begin_ns < least_ns) return {};
+  std::vector<Stand> stands;
+  std::map<Posture, std::vector<std::size_t>> by_posture;
+  for (const RankData& rank : job.ranks) {
+    stands.push_back(stand_of(trace, rank, window.begin_ns, window.end_ns));
+    by_posture[stands.back().posture].push_back(stands.size() - 1);
+  }
+  Standstill out;
+  out.all_move = std::all_of(stands.begin(), stands.end(), [](const Stand& stand) {
+    return stand.posture == Posture::kAtWork &&
+           !are_nearly_all(stand.stack.count, stand.stack.samples);
+  });
+  if (by_posture.contains(Posture::kUnknown) || !by_posture.contains(Posture::kInCommunication))
+    return out;
+  const Describer describer(trace, job, stands, window);
+  for (const Posture posture : {Posture::kStopped, Posture::kAtWork, Posture::kAsleep}) {
+    const auto found = by_posture.find(posture);
+    if (found == by_posture.end()) continue;
+    if (posture == Posture::kAtWork)
+      out.note = describer.waits_for_work(found->second);
+    else
+      out.hang = describer.held_up_by(posture, found->second);
+    return out;
+  }
+  if (auto missing = missing_ranks(job); !missing.empty())
+    out.hang = describer.without(std::move(missing));
+  else if (out.hang = describer.crossed(); !out.hang)
+    out.hang = describer.mismatched();
+  if (!out.hang) out.note = describer.all_wait();
+  return out;
+}
+
+}  // namespace kansoku::diagnose

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "diagnose/internal/standstill/hang.h"
+
+namespace kansoku::diagnose {
+
+/// Answer of the stacks of a job of which nothing was seen to begin or end.
+struct Standstill {
+  std::optional<Hang> hang;
+  std::string note;      // that others wait, where nobody can be named; empty: nobody waits
+  bool all_move{false};  // the stacks of all ranks changed
+};
+
+/// Compares where the training threads of the ranks were, for at least kStandstillMinMs and in
+/// nearly all samples: asleep in communication, asleep elsewhere, stopped, or at work. Those that
+/// sleep elsewhere or are stopped hold up those that sleep in communication; one at work may come
+/// yet, so it is told and not named. Since when, the recording does not know. Empty if a rank has
+/// no Python stacks, or if nobody waits all the time.
+[[nodiscard]] Standstill find_standstill(const trace::Trace& trace, const JobData& job);
+
+}  // namespace kansoku::diagnose
