@@ -53,7 +53,7 @@ HANGS = {
     "stop": ("dead_process", None), "absent": ("missing_rank", "clean_up_after_error"), "loop": (None, "search_best_split"),
     "native": (None, "derive_key"), "asleep": ("missing_rank", "clean_up_after_error"), "more": ("mismatched_collective", "stand"),
     "less": ("mismatched_collective", "stand"), "receive": ("missing_rank", "stand"), "lock": ("deadlock", "run"),
-    "order": (None, "reduce_statistics"), "pipe": ("missing_rank", "save_checkpoint"), "worker": ("stuck_input", "read_remote_shard"),
+    "order": ("mismatched_collective", "reduce_statistics"), "pipe": ("missing_rank", "save_checkpoint"), "worker": ("stuck_input", "read_remote_shard"),
 }
 STANDS_S = 20  # before somebody looks
 
@@ -246,7 +246,7 @@ def hung(lab, kind, mode):
         wrong.append(f"nobody is named; notes {diagnosis['notes']}")
     else:
         first = found[0]
-        wrong += [] if first["ranks"] == [2] else [f"ranks {first['ranks']}"]
+        wrong += [] if first["ranks"] == ([] if kind == "order" else [2]) else [f"ranks {first['ranks']}"]
         wrong += [] if first["verdict"] == verdict else [f"{first['verdict']}, not {verdict}"]
         wrong += [] if function is None or function in first["function"] else [f"in {first['function']}"]
     wrong += [] if status == (11 if verdict is None else 10) else [f"status {status}"]
