@@ -283,6 +283,43 @@ TEST(Profile, AFunctionOfFewStepsNamesNobody) {
     EXPECT_THAT(run_profile(with_hook(2, has_steps)).findings, IsEmpty()) << has_steps;
 }
 
+// Two long steps fill the window: twelve of sixteen equal parts of it are slow.
+TEST(Profile, AFunctionOfFewStepsNamesNobodyHoweverLongTheyAre) {
+  Profile profile(4);
+  for (int rank = 0; rank < 4; ++rank) {
+    std::int64_t begin = 0;
+    for (std::int64_t step = 0; step < 12; ++step) {
+      const std::int64_t length = (step < 2 ? 400 : 20) * kProfileMs;
+      profile.add(rank, "user_annotation", fmt::format("ProfilerStep#{}", step), begin, length);
+      profile.add(rank, "cpu_op", "aten::mm", begin, 10 * kProfileMs);
+      if (rank == 2 && step < 2)
+        profile.add(rank, "python_function", "model.py(45): slow_hook", begin + 10 * kProfileMs,
+                    length - 10 * kProfileMs);
+      begin += length;
+    }
+  }
+  EXPECT_THAT(run_profile(profile).findings, IsEmpty());
+}
+
+TEST(Profile, ASlowFunctionOfTheProgramsOwnIsNamedItself) {
+  Profile profile(4);
+  for (int rank = 0; rank < 4; ++rank) {
+    for (std::int64_t i = 0; i < 12; ++i) {
+      const std::int64_t begin = i * 20 * kProfileMs;
+      profile.add(rank, "cpu_op", "aten::mm", begin, 10 * kProfileMs);
+      if (rank == 2)
+        profile.add(rank, "python_function", "model.py(45): slow_hook", begin + 11 * kProfileMs,
+                    8 * kProfileMs);
+    }
+  }
+  const Diagnosis d = run_profile(profile);
+  ASSERT_EQ(d.findings.size(), 1U);
+  EXPECT_EQ(d.findings[0].function, "slow_hook");
+  EXPECT_EQ(d.findings[0].file, "model.py");
+  EXPECT_EQ(d.findings[0].line, 45U);
+  EXPECT_THAT(d.findings[0].evidence, Not(Contains(HasSubstr("called from there"))));
+}
+
 TEST(Profile, ALateRankIsNamed) {
   const Diagnosis d = run_profile(with_late_rank(4, 2));
   ASSERT_EQ(d.findings.size(), 1U);

@@ -67,6 +67,22 @@ TEST(StepTimes, AClosuresPassesAreForwardAndBackward) {
   }
 }
 
+TEST(StepTimes, ZeroGradBetweenAClosuresPassesIsTheOptimizers) {
+  SyntheticJob job;
+  job.jitter = 0;
+  job.has_closure = true;
+  job.closure_zero_ms = 5;
+  const auto steps = step_times(make_trace(job), {});
+  ASSERT_TRUE(steps);
+  for (const RankStepTimes& rank : steps->ranks) {
+    const auto ms = [&](Phase phase) {
+      return stats::mean(rank.phase_ms[static_cast<std::size_t>(phase)]);
+    };
+    EXPECT_NEAR(ms(Phase::kForward), 12, 0.01);
+    EXPECT_NEAR(ms(Phase::kOptimizer), 5 + 4.1, 0.01);
+  }
+}
+
 TEST(StepTimes, AreThoseOfTheThreadThatTrains) {
   SyntheticJob job;
   job.trains_beside = true;
@@ -90,6 +106,21 @@ TEST(StepTimes, OfStepsWithoutCollectivesAreAlignedByCount) {
   const auto accumulated = step_times(make_trace(job), {});
   ASSERT_TRUE(accumulated);
   EXPECT_THAT(accumulated->notes, Not(Contains(HasSubstr("aligned"))));
+}
+
+TEST(StepTimes, OfAJobWithoutCollectivesAreAlignedByTime) {
+  SyntheticJob job;
+  job.collective_steps = 0;
+  job.step_count = 60;
+  const auto steps = step_times(make_trace(job), {});
+  ASSERT_TRUE(steps);
+  EXPECT_GE(steps->durations_ms.size(), 50U);
+  EXPECT_THAT(steps->notes, Contains(HasSubstr("aligned them by time")));
+  job.rank_count = 1;
+  const auto alone = step_times(make_trace(job), {});
+  ASSERT_TRUE(alone);
+  EXPECT_GE(alone->durations_ms.size(), 50U);
+  EXPECT_THAT(alone->notes, Not(Contains(HasSubstr("aligned")))) << "with nobody";
 }
 
 TEST(StepTimes, OfATraceWithoutRanksAreNone) {

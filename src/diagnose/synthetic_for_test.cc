@@ -335,6 +335,11 @@ class Simulator {
     if (const double ms = cost_ms(r, Fault::Kind::kForwardBusy, s); ms > 0)
       compute(rank, ms, Act::kSlowForward);
     queue(rank, ns(cost_ms(r, Fault::Kind::kQueueing, s)), Act::kForward);
+    if (job_.has_closure && job_.closure_zero_ms > 0) {
+      const std::int64_t zero_ns = rank.now_ns;
+      compute(rank, job_.closure_zero_ms, Act::kOptimizer);
+      slice_to_now(r, "step", "Optimizer.zero_grad#AdamW.zero_grad", zero_ns);
+    }
     if (is_hang(r, s)) rank.is_stuck = is_hung_ = true;
   }
 

@@ -30,6 +30,7 @@ struct Told {
   std::uint32_t user{0};
   std::uint64_t network{1};
   std::uint64_t start_ticks{100};
+  std::int32_t world_size{2};  // of its job, if it has one
 };
 
 class ProcessTableTest : public FakeProc {
@@ -43,7 +44,7 @@ class ProcessTableTest : public FakeProc {
     process.name = told.name;
     if (!told.command.empty()) process.arguments = {told.command};
     process.owner = {told.user, told.network};
-    if (!told.job.empty()) process.facts = {told.job, told.rank, told.rank, 2};
+    if (!told.job.empty()) process.facts = {told.job, told.rank, told.rank, told.world_size};
     return table_.add(std::move(process), boot_time(1));
   }
   /// "rank 1 of job"; of workers also whose.
@@ -280,15 +281,44 @@ TEST_F(ProcessTableTest, TheEnvironmentIsAHint) {
   }
   EXPECT_EQ(place(20), "rank 0 of pid-6") << "one of them lies";
   EXPECT_EQ(place(21), "rank 1 of pid-6");
-  JobProcess process;
-  process.pid = 30;
-  process.start_ticks = 100;
-  process.name = "python";
-  process.facts = {"c:1", 5, 5, 8};
-  FakeProc::add(30, 1, "python", "", 100);
-  table_.add(std::move(process), boot_time(1));
-  seat(30, 1, 2, 3);
-  EXPECT_EQ(place(30), "rank 5 of c:1") << "a part of its job";
+  EXPECT_EQ(place(10), "rank 0 of a:1") << "whatever others in groups of that size say";
+}
+
+TEST_F(ProcessTableTest, AGroupSmallerThanTheJobThatTheEnvironmentTellsSaysNothing) {
+  for (const std::int32_t pid : {30, 31}) {
+    add({.pid = pid, .parent = 5, .job = "c:1", .rank = pid - 25, .world_size = 8});
+    seat(pid, pid - 30, 2, 1);
+  }
+  EXPECT_EQ(place(30), "rank 5 of c:1");
+  EXPECT_EQ(place(31), "rank 6 of c:1");
+}
+
+// Two of the four ranks of a job may reduce among themselves: each is 0 or 1 there.
+TEST_F(ProcessTableTest, ASmallerGroupOfSomeRanksChangesNone) {
+  for (int i = 0; i < 4; ++i) {
+    add({.pid = 30 + i, .parent = 5});
+    seat(30 + i, i, 4, 1);
+  }
+  EXPECT_EQ(place(32), "rank 2 of pid-5");
+  for (const std::int32_t pid : {32, 33})
+    seat(pid, pid - 32, 2, 1);
+  EXPECT_EQ(place(32), "rank 2 of pid-5");
+  EXPECT_EQ(place(33), "rank 3 of pid-5");
+  EXPECT_EQ(table_.processes().at(33).place.world_size, 4);
+}
+
+TEST_F(ProcessTableTest, AJobThatGrowsKeepsItsNameThoughABetterOneIsFree) {
+  for (const std::int32_t pid : {10, 11, 20, 21}) {
+    add({.pid = pid, .parent = 5});
+    seat(pid, pid % 10, 2, pid / 10);
+  }
+  ASSERT_EQ(place(20), "rank 0 of pid-5#2");
+  table_.remove(10);
+  table_.remove(11);
+  add({.pid = 22, .parent = 5});
+  for (const std::int32_t pid : {20, 21, 22})
+    seat(pid, pid % 10, 3, 2);
+  EXPECT_EQ(place(20) + place(22), "rank 0 of pid-5#2rank 2 of pid-5#2");
 }
 
 TEST_F(ProcessTableTest, ThoseOfOneGroupAreKnownOnceTheyTalk) {

@@ -81,5 +81,29 @@ TEST(ThreadTimes, SamplesOfAJustPreemptedThreadStandWhereItWasInterrupted) {
   EXPECT_THAT(times, testing::ElementsAre(150, 199, 199, 5'000'000, 9'000'000, 9'250'000));
 }
 
+TEST(ThreadTimes, TheMainOnesAreOfTheThreadThatTrainsThoughItIsNotTheFirst) {
+  constexpr std::int32_t kPid = 7, kTrains = 9;
+  trace::Trace trace;
+  for (const std::int32_t tid : {kPid, kTrains}) {
+    trace::Track track;
+    track.kind = trace::TrackKind::kThread;
+    track.pid = kPid;
+    track.tid = tid;
+    trace.tracks.push_back(track);
+  }
+  trace::add_for_test(trace, {100, 0, 0, kPid});
+  trace::add_for_test(trace, {150, kPid, 1, kTrains});
+  trace::add_for_test(trace, {450, kTrains, 1, 0});
+  JobData job;
+  job.end_ns = 1000;
+  job.ranks.emplace_back();
+  job.ranks[0].pid = kPid;
+  job.ranks[0].main_tid = kTrains;
+  read_thread_times(trace, job);
+  EXPECT_EQ(job.ranks[0].main.running.measure_ns({0, 1000}), 300);
+  ASSERT_EQ(job.ranks[0].helpers_running.size(), 1U);
+  EXPECT_EQ(job.ranks[0].helpers_running[0].measure_ns({0, 1000}), 50);
+}
+
 }  // namespace
 }  // namespace kansoku::diagnose
