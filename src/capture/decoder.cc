@@ -10,9 +10,8 @@
 namespace kansoku::capture {
 namespace {
 
-constexpr std::size_t kNotesMax = 6;                // of one call
-constexpr std::uint64_t kGroupSizeMax = 1U << 20U;  // processes of one group
-constexpr std::size_t kSeatsMax = 65536;            // groups of all processes between two looks
+constexpr std::size_t kNotesMax = 6;        // of one call
+constexpr std::size_t kSeatsMax = 65536;    // groups of all processes between two looks
 constexpr std::size_t kOpenCallsMax = 512;  // a thread; deeper calls are left out and counted
 constexpr std::size_t kScopeOpsMax = 4096;  // a process; PyTorch has a handful
 constexpr std::string_view kUnnamedScope = "unnamed scope";

@@ -10,6 +10,8 @@
 #include <set>
 #include <string_view>
 
+#include "capture/internal/connections.h"
+#include "capture/internal/group_objects.h"
 #include "capture/internal/process_table.h"
 #include "common/parse.h"
 #include "common/text.h"
@@ -73,6 +75,40 @@ struct RankVariables {
 };
 constexpr std::array<RankVariables, 3> kSources{
     {{kTorch, torch_job}, {kOpenMpi, mpi_job}, {kSlurm, slurm_job}}};
+
+/// Adds those that tell a job, or are in a process group.
+void add_processes(const sys::Procfs& procfs, const std::vector<std::int32_t>& pids,
+                   ProcessTable& table) {
+  GroupObjects objects(procfs);
+  // Memory takes a tenth of a second to search. Whoever was told its rank is asked for its groups
+  // only where others were not told theirs.
+  std::vector<JobProcess> told, untold;
+  for (const std::int32_t pid : pids) {
+    auto process = describe_process(procfs, pid);
+    if (!process) continue;
+    (process->facts.rank != trace::kNoRank ? told : untold).push_back(std::move(process).value());
+  }
+  std::map<std::int32_t, SeatsOfProcess> seats;
+  bool is_any_untold = false;
+  for (const JobProcess& process : untold) {
+    SeatsOfProcess& of = seats[process.pid] = {process.parent_pid, objects.of(process.pid)};
+    is_any_untold = is_any_untold || !of.seats.empty();
+  }
+  for (const JobProcess& process : told)
+    if (is_any_untold) seats[process.pid] = {process.parent_pid, objects.of(process.pid)};
+  for (auto* const processes : {&untold, &told}) {
+    for (JobProcess& process : *processes) {
+      const std::int32_t pid = process.pid;
+      const std::vector<GroupSeat> own = without_inherited(seats, seats[pid].seats);
+      if (process.facts.job.empty() && own.empty()) continue;
+      table.add(std::move(process), {});
+      for (const GroupSeat& seat : own) {
+        table.note_work(pid, ProcessTable::Work::kCommunicates);
+        static_cast<void>(table.note_seat(seat));
+      }
+    }
+  }
+}
 
 }  // namespace
 
@@ -174,17 +210,19 @@ std::string own_job_name(const JobProcess& process) {
 
 std::vector<Job> find_jobs(const sys::Procfs& procfs) {
   const std::vector<std::int32_t> pids = procfs.pids();
-  ProcessTable table(procfs, {.processes_max = pids.size()});
-  for (const std::int32_t pid : pids) {
-    auto process = describe_process(procfs, pid);
-    if (process && !process->facts.job.empty()) table.add(std::move(process).value(), {});
-  }
+  sys::TcpSampler connections;
+  ProcessTable table(procfs, {.processes_max = pids.size(),
+                              .connected = [&](auto members, auto networks, BootTime now) {
+                                return connected(connections, members, networks, now);
+                              }});
+  add_processes(procfs, pids, table);
   static_cast<void>(table.settle({}));
   std::map<std::string, Job> jobs;
   for (const auto& [pid, process] : table.processes()) {
-    Job& job = jobs[table.declared_job(process.facts)];
+    const bool is_rank = process.place.role == Role::kRank;
+    Job& job = jobs[is_rank ? process.place.job : table.declared_job(process.facts)];
     job.processes.push_back(process.facts);
-    if (process.place.role != Role::kRank) continue;
+    if (!is_rank) continue;
     job.world_size = std::max(job.world_size, process.place.world_size);
     job.rank_pids.emplace_back(process.place.rank, pid);
   }

@@ -69,7 +69,8 @@ struct Job {
   std::vector<std::pair<std::int32_t, std::int32_t>> rank_pids;  // rank and pid, by rank
 };
 
-/// All jobs with at least one rank, by name; ProcessTable says which processes those are, and how
+/// All jobs with at least one rank, by name, as their environment and the process groups in their
+/// memory tell; ProcessTable says which processes those are, and how
 /// jobs of one name are told apart. Scans /proc once; processes of others may be unreadable and are
 /// left out.
 [[nodiscard]] std::vector<Job> find_jobs(const sys::Procfs& procfs);

@@ -42,6 +42,9 @@ struct GroupSeat {
   friend bool operator==(const GroupSeat&, const GroupSeat&) = default;
 };
 
+/// Greater groups are none: what was read as their size is something else.
+inline constexpr std::uint64_t kGroupSizeMax = std::uint64_t{1} << 20;
+
 /// One observed process.
 struct Observed {
   JobProcess facts;

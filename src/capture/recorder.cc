@@ -10,6 +10,7 @@
 
 #include "capture/internal/bpf_source.h"
 #include "capture/internal/connections.h"
+#include "capture/internal/group_objects.h"
 #include "capture/internal/host_counters.h"
 #include "capture/internal/kernel/kernel_times.h"
 #include "capture/internal/process_table.h"
@@ -164,6 +165,7 @@ Result<void> Recorder::Impl::add_sources() {
     stacks = made.get();
     sources.push_back({std::move(made)});
   }
+  sources.push_back({std::make_unique<GroupObjectSource>(procfs)});
   sources.push_back({std::make_unique<HostCounters>(*writer)});
   if (bpf != nullptr) sources.push_back({std::make_unique<KernelTimes>(*writer, options.log)});
   for (const SourceMaker& make : options.sources)
@@ -484,6 +486,8 @@ Result<void> Recorder::observe(std::int32_t pid, bool with_children) {
         asked.source->observe(member);
     }
   }
+  // One of several that were named may be below another.
+  std::erase_if(members, [&](std::int32_t member) { return impl_->table.contains(member); });
   impl_->follow_all(members, now);
   for (const std::int32_t member : members)
     if (!impl_->table.contains(member)) impl_->forget(member);  // gone already

@@ -391,6 +391,45 @@ std::vector<UsdtProbe> ElfFile::usdt_probes() {
   return probes;
 }
 
+std::optional<std::uint64_t> ElfFile::exported_address(std::string_view name) const {
+  const auto hashes = section(".gnu.hash"), table = section(".dynsym"), names = section(".dynstr");
+  if (!hashes || !table || !names) return std::nullopt;
+  const auto word_at = [this](std::uint64_t address) -> std::optional<std::uint32_t> {
+    const auto bytes = bytes_at(address, sizeof(std::uint32_t));
+    std::uint32_t out = 0;
+    if (bytes.size() != sizeof out) return std::nullopt;
+    std::memcpy(&out, bytes.data(), sizeof out);
+    return out;
+  };
+  std::uint32_t hash = 5381;
+  for (const char c : name)
+    hash = hash * 33 + static_cast<unsigned char>(c);
+  const std::uint64_t at = hashes->address;
+  const auto buckets = word_at(at), first = word_at(at + 4), filters = word_at(at + 8);
+  if (!buckets || !first || !filters || *buckets == 0) return std::nullopt;
+  const std::uint64_t bucket_at = at + 16 + std::uint64_t{8} * *filters;
+  const std::uint64_t chain_at = bucket_at + std::uint64_t{4} * *buckets;
+  auto index = word_at(bucket_at + std::uint64_t{4} * (hash % *buckets));
+  if (!index || *index < *first) return std::nullopt;
+  // A chain ends at a hash whose lowest bit is set; one without an end, at the end of the table.
+  for (std::uint64_t i = *index; i < table->bytes / sizeof(Elf64_Sym); ++i) {
+    const auto entry = word_at(chain_at + 4 * (i - *first));
+    if (!entry) return std::nullopt;
+    if ((*entry | 1) == (hash | 1)) {
+      const auto bytes = bytes_at(table->address + i * sizeof(Elf64_Sym), sizeof(Elf64_Sym));
+      Elf64_Sym symbol{};
+      if (bytes.size() != sizeof symbol) return std::nullopt;
+      std::memcpy(&symbol, bytes.data(), sizeof symbol);
+      const auto text = bytes_at(names->address + symbol.st_name, name.size() + 1);
+      if (symbol.st_shndx != SHN_UNDEF && text.size() == name.size() + 1 &&
+          std::memcmp(text.data(), name.data(), name.size()) == 0 && text.back() == std::byte{0})
+        return symbol.st_value;
+    }
+    if ((*entry & 1) != 0) break;
+  }
+  return std::nullopt;
+}
+
 std::optional<std::uint64_t> ElfFile::file_offset(std::uint64_t address) const {
   const Segment* load = impl_->load_of(address);
   if (load == nullptr) return std::nullopt;

@@ -55,6 +55,9 @@ class ElfFile {
   [[nodiscard]] bool is_cut() const;
   /// First symbol of that (mangled) name, or null. Valid as long as this file.
   [[nodiscard]] const Symbol* find_symbol(std::string_view name);
+  /// Address of a symbol that the file exports, by its table for the dynamic linker (GNU hash):
+  /// without reading all others. Nothing if there is none, or no such table.
+  [[nodiscard]] std::optional<std::uint64_t> exported_address(std::string_view name) const;
   [[nodiscard]] std::vector<UsdtProbe> usdt_probes();
   /// File offset of a virtual address (p_offset + address - p_vaddr of its PT_LOAD), or nothing.
   [[nodiscard]] std::optional<std::uint64_t> file_offset(std::uint64_t address) const;

@@ -29,6 +29,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     static_cast<void>((*file)->file_offset(symbols[i].address));
   }
   if (!symbols.empty()) CHECK((*file)->find_symbol(symbols.front().name) != nullptr);
+  if (!symbols.empty()) static_cast<void>((*file)->exported_address(symbols.front().name));
   static_cast<void>((*file)->usdt_probes());
   static_cast<void>((*file)->section(".text"));
   Mapping mapping;

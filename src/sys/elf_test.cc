@@ -367,6 +367,9 @@ TEST(ElfFile, ReadsTheCLibrary) {
   ASSERT_TRUE(file) << file.error().what;
   const Symbol* getpid_symbol = (*file)->find_symbol("getpid");
   ASSERT_NE(getpid_symbol, nullptr);
+  EXPECT_EQ((*file)->exported_address("getpid"), getpid_symbol->address);
+  EXPECT_EQ((*file)->exported_address("getpi"), std::nullopt);
+  EXPECT_EQ((*file)->exported_address(""), std::nullopt);
   EXPECT_EQ(reinterpret_cast<std::uint64_t>(info.dli_fbase) + getpid_symbol->address,
             reinterpret_cast<std::uint64_t>(&::getpid));
   const auto& symbols = (*file)->symbols();

@@ -48,7 +48,8 @@ class Jobs final : public Command {
     app.add_flag("--json", json_, "print JSON (schema kansoku.jobs/1)");
     app.footer(
         "A job is a set of processes whose environment names rank and world size\n"
-        "(RANK/WORLD_SIZE, OMPI_*, SLURM_*). Processes of other users need root.");
+        "(RANK/WORLD_SIZE, OMPI_*, SLURM_*), or that talk to each other in a process\n"
+        "group of PyTorch (gloo). Processes of other users need root.");
   }
 
   int run() override {

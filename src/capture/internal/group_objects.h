@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "capture/observed.h"
+#include "capture/source.h"
+#include "common/bytes.h"
+#include "common/stat.h"
+#include "sys/procfs.h"
+
+namespace kansoku::capture {
+
+STAT(capture_memory_not_searched, kNotice, kCapture,
+     "megabytes of memory in which process groups were not looked for; a rank that its "
+     "environment does not tell may be unknown");
+
+/// Rank and size of a process group of c10d whose object begins with `untrusted`, at least 32
+/// bytes: a pointer to its functions, the counts of its owners, then both numbers. Nothing if that
+/// is no object in use. PyTorch before 2.10 or so counts owners in two words, later in one: their
+/// values tell which. Tried on 1.13 and 2.15.
+[[nodiscard]] std::optional<std::pair<std::int32_t, std::int32_t>> group_place(ByteSpan untrusted);
+
+/// Finds the process groups (gloo) that a process has made before anybody looked: objects in its
+/// memory, by the address of their class's functions. Reads at most 2 GiB, of no mapping more than
+/// 256 MiB; stops nothing, writes nothing. Remembers libraries. Single-threaded; borrows procfs.
+class GroupObjects {
+ public:
+  explicit GroupObjects(const sys::Procfs& procfs) : procfs_(procfs) {}
+  /// Empty if it maps no PyTorch, has no group, or may not be read.
+  [[nodiscard]] std::vector<GroupSeat> of(std::int32_t pid);
+  [[nodiscard]] std::uint64_t unsearched_bytes() const { return unsearched_bytes_; }
+
+ private:
+  /// Address of the functions within the library; nothing: it has no such class.
+  [[nodiscard]] std::optional<std::uint64_t> functions_of(std::int32_t pid,
+                                                          const sys::Mapping& mapping);
+  void search(std::int32_t pid, const sys::Mapping& mapping, std::uint64_t functions,
+              std::vector<GroupSeat>& out);
+
+  using FileKey = std::tuple<std::uint32_t, std::uint32_t, std::uint64_t>;  // device, inode
+  const sys::Procfs& procfs_;
+  std::map<FileKey, std::optional<std::uint64_t>> functions_;
+  std::vector<std::byte> buffer_;
+  std::uint64_t unsearched_bytes_{0};
+};
+
+/// Seats by process, with its parent.
+struct SeatsOfProcess {
+  std::int32_t parent_pid{0};
+  std::vector<GroupSeat> seats;
+};
+/// Takes out of `fresh` those objects that a fork has left in a process: its parent has the same.
+[[nodiscard]] std::vector<GroupSeat> without_inherited(
+    const std::map<std::int32_t, SeatsOfProcess>& processes, std::vector<GroupSeat> fresh);
+
+/// Seats of the processes that were there before: each is searched once, when it is looked at for
+/// the first time. Of younger ones their calls tell.
+class GroupObjectSource final : public Source {
+ public:
+  explicit GroupObjectSource(const sys::Procfs& procfs) : objects_(procfs) {}
+  [[nodiscard]] std::string_view name() const override { return "group_objects"; }
+  void inspect(const Observed& process, BootTime now) override;
+  void renew(std::int32_t pid) override { processes_.erase(pid); }
+  void forget(std::int32_t pid) override { processes_.erase(pid); }
+  [[nodiscard]] BootTime due() const override { return BootTime::max(); }
+  void poll(const Processes& /*processes*/, BootTime /*now*/) override {}
+  [[nodiscard]] std::set<std::int32_t> take_communicating() override;
+  [[nodiscard]] std::vector<GroupSeat> take_seats() override;
+  void begin_trace(BootTime /*now*/) override {}
+  void end_trace(BootTime /*now*/) override {}
+  void set_enabled(bool /*enabled*/) override {}
+  void add_losses(Losses& out) const override;
+
+ private:
+  GroupObjects objects_;
+  std::map<std::int32_t, SeatsOfProcess> processes_;  // that were searched
+  std::vector<GroupSeat> fresh_;                      // since the last look
+};
+
+}  // namespace kansoku::capture
