@@ -27,10 +27,10 @@ struct FrameText {
 
 struct ThreadText {
   std::int32_t tid{0};
-  char state{'?'};   // as /proc has it: R, S, D, T, ...
   std::string call;  // of the driver that it waits in; "" in none
   double seconds{0};
   std::vector<FrameText> python, native;
+  char state{'?'};  // as /proc has it: R, S, D, T, ...
 };
 
 /// Stack of the launch of a kernel that may be stuck, from the first times that the library saw it.
