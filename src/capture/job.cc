@@ -88,18 +88,18 @@ void add_processes(const sys::Procfs& procfs, const std::vector<std::int32_t>& p
     if (!process) continue;
     (process->facts.rank != trace::kNoRank ? told : untold).push_back(std::move(process).value());
   }
-  std::map<std::int32_t, SeatsOfProcess> seats;
+  std::map<std::int32_t, std::vector<GroupSeat>> seats;
   bool is_any_untold = false;
   for (const JobProcess& process : untold) {
-    SeatsOfProcess& of = seats[process.pid] = {process.parent_pid, objects.of(process.pid)};
-    is_any_untold = is_any_untold || !of.seats.empty();
+    const auto& own = seats[process.pid] = objects.of(process.pid, process.parent_pid);
+    is_any_untold = is_any_untold || !own.empty();
   }
   for (const JobProcess& process : told)
-    if (is_any_untold) seats[process.pid] = {process.parent_pid, objects.of(process.pid)};
+    if (is_any_untold) seats[process.pid] = objects.of(process.pid, process.parent_pid);
   for (auto* const processes : {&untold, &told}) {
     for (JobProcess& process : *processes) {
       const std::int32_t pid = process.pid;
-      const std::vector<GroupSeat> own = without_inherited(seats, seats[pid].seats);
+      const std::vector<GroupSeat>& own = seats[pid];
       if (process.facts.job.empty() && own.empty()) continue;
       table.add(std::move(process), {});
       for (const GroupSeat& seat : own) {

@@ -165,7 +165,7 @@ Result<void> Recorder::Impl::add_sources() {
     stacks = made.get();
     sources.push_back({std::move(made)});
   }
-  sources.push_back({std::make_unique<GroupObjectSource>(procfs)});
+  sources.push_back({std::make_unique<GroupObjectSource>(procfs, clock.now())});
   sources.push_back({std::make_unique<HostCounters>(*writer)});
   if (bpf != nullptr) sources.push_back({std::make_unique<KernelTimes>(*writer, options.log)});
   for (const SourceMaker& make : options.sources)

@@ -411,8 +411,10 @@ std::optional<std::uint64_t> ElfFile::exported_address(std::string_view name) co
   const std::uint64_t chain_at = bucket_at + std::uint64_t{4} * *buckets;
   auto index = word_at(bucket_at + std::uint64_t{4} * (hash % *buckets));
   if (!index || *index < *first) return std::nullopt;
-  // A chain ends at a hash whose lowest bit is set; one without an end, at the end of the table.
-  for (std::uint64_t i = *index; i < table->bytes / sizeof(Elf64_Sym); ++i) {
+  // A chain ends at a hash whose lowest bit is set, after a few.
+  constexpr std::uint64_t kChainMax = 4096;
+  const std::uint64_t end = std::min(table->bytes / sizeof(Elf64_Sym), *index + kChainMax);
+  for (std::uint64_t i = *index; i < end; ++i) {
     const auto entry = word_at(chain_at + 4 * (i - *first));
     if (!entry) return std::nullopt;
     if ((*entry | 1) == (hash | 1)) {

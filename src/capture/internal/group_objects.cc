@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture/internal/group_objects.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <string_view>
-#include <tuple>
+#include <utility>
 
 #include "sys/elf.h"
 #include "sys/process_memory.h"
@@ -21,7 +23,7 @@ constexpr std::size_t kObjectBytes = 32;
 constexpr std::uint64_t kBytesMax = std::uint64_t{2} << 30, kMappingBytesMax = 256U << 20;
 constexpr std::size_t kChunkBytes = 4U << 20;
 constexpr std::uint64_t kOwnersMax = 1U << 20;
-constexpr std::size_t kGroupsMax = 256;  // of a process
+constexpr std::size_t kCandidatesMax = 4096;  // of a process
 
 template <class T>
 T at_offset(ByteSpan bytes, std::size_t offset) {
@@ -57,32 +59,43 @@ std::optional<std::pair<std::int32_t, std::int32_t>> group_place(ByteSpan untrus
 std::optional<std::uint64_t> GroupObjects::functions_of(std::int32_t pid,
                                                         const sys::Mapping& mapping) {
   const FileKey key{mapping.device_major, mapping.device_minor, mapping.inode};
-  const auto [known, is_new] = functions_.try_emplace(key);
-  if (!is_new) return known->second;
-  const auto file = sys::ElfFile::open(procfs_.map_file(pid, mapping));
-  if (file) known->second = (*file)->exported_address(kFunctions);
-  return known->second;
+  if (const auto known = functions_.find(key); known != functions_.end()) return known->second;
+  auto file = sys::ElfFile::open(procfs_.map_file(pid, mapping));
+  // The former takes a capability that the owner of a job does not have.
+  if (!file) file = sys::ElfFile::open(procfs_.through_root(pid, mapping.path));
+  if (!file) return std::nullopt;
+  return functions_.emplace(key, (*file)->exported_address(kFunctions)).first->second;
 }
 
-void GroupObjects::search(std::int32_t pid, const sys::Mapping& mapping, std::uint64_t functions,
-                          std::vector<GroupSeat>& out) {
+void GroupObjects::search_mapping(const sys::Mapping& mapping, Search& search,
+                                  std::vector<GroupSeat>& out) {
   buffer_.resize(kChunkBytes);
   for (std::uint64_t at = mapping.begin; at < mapping.end; at += kChunkBytes) {
     const std::size_t wanted = std::min<std::uint64_t>(kChunkBytes, mapping.end - at);
-    const std::size_t got = sys::read_process_memory(pid, at, std::span(buffer_).first(wanted));
-    for (std::size_t i = 0; i + sizeof functions <= got; i += sizeof functions) {
-      if (at_offset<std::uint64_t>(buffer_, i) != functions) continue;
-      std::array<std::byte, kObjectBytes> object{};
-      if (sys::read_process_memory(pid, at + i, object) != object.size()) continue;
+    const std::size_t got =
+        sys::read_process_memory(search.pid, at, std::span(buffer_).first(wanted));
+    for (std::size_t i = 0; i + sizeof search.functions <= got; i += sizeof search.functions) {
+      if (at_offset<std::uint64_t>(buffer_, i) != search.functions) continue;
+      if (search.candidates_left == 0) {
+        unsearched_bytes_ += mapping.end - at;
+        return;
+      }
+      --search.candidates_left;
+      std::array<std::byte, kObjectBytes> object{}, of_parent{};
+      if (sys::read_process_memory(search.pid, at + i, object) != object.size()) continue;
       const auto place = group_place(object);
-      if (place && out.size() < kGroupsMax)
-        out.push_back({pid, at + i, place->first, place->second});
+      if (!place) continue;
+      const bool is_inherited =
+          sys::read_process_memory(search.parent_pid, at + i, of_parent) == of_parent.size() &&
+          at_offset<std::uint64_t>(of_parent, 0) == search.functions &&
+          group_place(of_parent) == place;
+      if (!is_inherited) out.push_back({search.pid, at + i, place->first, place->second});
     }
     if (got < wanted) break;  // holes of an arena that it has not touched yet
   }
 }
 
-std::vector<GroupSeat> GroupObjects::of(std::int32_t pid) {
+std::vector<GroupSeat> GroupObjects::of(std::int32_t pid, std::int32_t parent_pid) {
   const auto mappings = procfs_.maps(pid);
   if (!mappings) return {};
   const auto library = std::find_if(
@@ -92,7 +105,10 @@ std::vector<GroupSeat> GroupObjects::of(std::int32_t pid) {
   const auto functions = functions_of(pid, *library);
   if (!functions) return {};
   // The first mapping of a library is its beginning, whose address in the file is 0.
-  const std::uint64_t wanted = library->begin - library->file_offset + *functions + kTableHead;
+  Search search{.pid = pid,
+                .parent_pid = parent_pid,
+                .functions = library->begin - library->file_offset + *functions + kTableHead,
+                .candidates_left = kCandidatesMax};
   std::vector<GroupSeat> out;
   std::uint64_t left = kBytesMax;
   for (const sys::Mapping& mapping : *mappings) {
@@ -103,42 +119,32 @@ std::vector<GroupSeat> GroupObjects::of(std::int32_t pid) {
       continue;
     }
     left -= bytes;
-    search(pid, mapping, wanted, out);
+    search_mapping(mapping, search, out);
   }
   return out;
 }
 
-std::vector<GroupSeat> without_inherited(const std::map<std::int32_t, SeatsOfProcess>& processes,
-                                         std::vector<GroupSeat> fresh) {
-  std::erase_if(fresh, [&](GroupSeat seat) {
-    const auto own = processes.find(seat.pid);
-    if (own == processes.end()) return true;  // gone meanwhile
-    const auto parent = processes.find(own->second.parent_pid);
-    if (parent == processes.end()) return false;
-    seat.pid = parent->first;
-    const std::vector<GroupSeat>& above = parent->second.seats;
-    return std::find(above.begin(), above.end(), seat) != above.end();
-  });
-  return fresh;
-}
+GroupObjectSource::GroupObjectSource(const sys::Procfs& procfs, BootTime now)
+    : objects_(procfs),
+      began_ticks_(
+          static_cast<std::uint64_t>(1e-9 * static_cast<double>(now.time_since_epoch().count()) *
+                                     static_cast<double>(::sysconf(_SC_CLK_TCK)))) {}
 
 void GroupObjectSource::inspect(const Observed& process, BootTime /*now*/) {
   const std::int32_t pid = process.facts.pid;
-  const auto [known, is_new] = processes_.try_emplace(pid);
-  if (!is_new) return;
-  known->second = {process.facts.parent_pid, objects_.of(pid)};
-  fresh_.insert(fresh_.end(), known->second.seats.begin(), known->second.seats.end());
+  if (process.facts.start_ticks >= began_ticks_ || !searched_.insert(pid).second) return;
+  for (const GroupSeat& seat : objects_.of(pid, process.facts.parent_pid)) {
+    communicating_.insert(pid);
+    seats_.push_back(seat);
+  }
 }
 
 std::set<std::int32_t> GroupObjectSource::take_communicating() {
-  std::set<std::int32_t> out;
-  for (const GroupSeat& seat : without_inherited(processes_, fresh_))
-    out.insert(seat.pid);
-  return out;
+  return std::exchange(communicating_, {});
 }
 
 std::vector<GroupSeat> GroupObjectSource::take_seats() {
-  return without_inherited(processes_, std::exchange(fresh_, {}));
+  return std::exchange(seats_, {});
 }
 
 void GroupObjectSource::add_losses(Losses& out) const {

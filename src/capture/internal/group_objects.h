@@ -35,16 +35,21 @@ STAT(capture_memory_not_searched, kNotice, kCapture,
 class GroupObjects {
  public:
   explicit GroupObjects(const sys::Procfs& procfs) : procfs_(procfs) {}
-  /// Empty if it maps no PyTorch, has no group, or may not be read.
-  [[nodiscard]] std::vector<GroupSeat> of(std::int32_t pid);
+  /// Empty if it maps no PyTorch, has no group, or may not be read. Objects that a fork has left in
+  /// it are its parent's, where that one still has them.
+  [[nodiscard]] std::vector<GroupSeat> of(std::int32_t pid, std::int32_t parent_pid);
   [[nodiscard]] std::uint64_t unsearched_bytes() const { return unsearched_bytes_; }
 
  private:
   /// Address of the functions within the library; nothing: it has no such class.
   [[nodiscard]] std::optional<std::uint64_t> functions_of(std::int32_t pid,
                                                           const sys::Mapping& mapping);
-  void search(std::int32_t pid, const sys::Mapping& mapping, std::uint64_t functions,
-              std::vector<GroupSeat>& out);
+  struct Search {
+    std::int32_t pid{0}, parent_pid{0};
+    std::uint64_t functions{0};      // address in the process
+    std::size_t candidates_left{0};  // words with that value that are looked at
+  };
+  void search_mapping(const sys::Mapping& mapping, Search& search, std::vector<GroupSeat>& out);
 
   using FileKey = std::tuple<std::uint32_t, std::uint32_t, std::uint64_t>;  // device, inode
   const sys::Procfs& procfs_;
@@ -53,24 +58,14 @@ class GroupObjects {
   std::uint64_t unsearched_bytes_{0};
 };
 
-/// Seats by process, with its parent.
-struct SeatsOfProcess {
-  std::int32_t parent_pid{0};
-  std::vector<GroupSeat> seats;
-};
-/// Takes out of `fresh` those objects that a fork has left in a process: its parent has the same.
-[[nodiscard]] std::vector<GroupSeat> without_inherited(
-    const std::map<std::int32_t, SeatsOfProcess>& processes, std::vector<GroupSeat> fresh);
-
-/// Seats of the processes that were there before: each is searched once, when it is looked at for
+/// Seats of the processes that began before it did: each is searched once, when it is looked at for
 /// the first time. Of younger ones their calls tell.
 class GroupObjectSource final : public Source {
  public:
-  explicit GroupObjectSource(const sys::Procfs& procfs) : objects_(procfs) {}
+  GroupObjectSource(const sys::Procfs& procfs, BootTime now);
   [[nodiscard]] std::string_view name() const override { return "group_objects"; }
   void inspect(const Observed& process, BootTime now) override;
-  void renew(std::int32_t pid) override { processes_.erase(pid); }
-  void forget(std::int32_t pid) override { processes_.erase(pid); }
+  void forget(std::int32_t pid) override { searched_.erase(pid); }
   [[nodiscard]] BootTime due() const override { return BootTime::max(); }
   void poll(const Processes& /*processes*/, BootTime /*now*/) override {}
   [[nodiscard]] std::set<std::int32_t> take_communicating() override;
@@ -82,8 +77,9 @@ class GroupObjectSource final : public Source {
 
  private:
   GroupObjects objects_;
-  std::map<std::int32_t, SeatsOfProcess> processes_;  // that were searched
-  std::vector<GroupSeat> fresh_;                      // since the last look
+  std::uint64_t began_ticks_;
+  std::set<std::int32_t> searched_, communicating_;
+  std::vector<GroupSeat> seats_;  // since the last look
 };
 
 }  // namespace kansoku::capture

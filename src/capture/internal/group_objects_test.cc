@@ -1,21 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture/internal/group_objects.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstring>
-#include <map>
 #include <span>
 #include <utility>
 
 namespace kansoku::capture {
 namespace {
 
-using testing::ElementsAre;
-using testing::IsEmpty;
 using Object = std::array<std::byte, 32>;
 
 /// Its words are what lies behind the pointer to the functions.
@@ -47,19 +43,11 @@ TEST(GroupPlace, OfOtherWordsIsNone) {
   EXPECT_FALSE(group_place(std::span(cut).first(31)));
 }
 
-TEST(GroupObjects, ThatAForkLeftInAWorkerAreItsParents) {
-  const GroupSeat rank{10, 0x1000, 2, 4}, worker{11, 0x1000, 2, 4}, other{12, 0x2000, 1, 4};
-  const std::map<std::int32_t, SeatsOfProcess> processes{
-      {10, {1, {rank}}}, {11, {10, {worker}}}, {12, {10, {other}}}};
-  EXPECT_THAT(without_inherited(processes, {rank, worker, other}), ElementsAre(rank, other));
-  EXPECT_THAT(without_inherited({}, {rank}), IsEmpty()) << "gone meanwhile";
-}
-
 TEST(GroupObjects, OfAProcessWithoutPyTorchAreNone) {
   const sys::Procfs procfs;
   GroupObjects objects(procfs);
-  EXPECT_TRUE(objects.of(::getpid()).empty());
-  EXPECT_TRUE(objects.of(4194300).empty()) << "no such process";
+  EXPECT_TRUE(objects.of(::getpid(), ::getppid()).empty());
+  EXPECT_TRUE(objects.of(4194300, 1).empty()) << "no such process";
 }
 
 }  // namespace

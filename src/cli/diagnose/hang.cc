@@ -53,7 +53,7 @@ class LookFile {
     std::error_code ignored;
     std::string folder = std::filesystem::temp_directory_path(ignored) / "kansoku-hang-XXXXXX";
     if (ignored || ::mkdtemp(folder.data()) == nullptr)
-      return errno_error(errno, "create folder", folder);
+      return errno_error(ignored ? ignored.value() : errno, "create folder", folder);
     return LookFile(folder + "/look.pftrace", folder);
   }
   LookFile(LookFile&& other) noexcept
@@ -98,7 +98,9 @@ std::optional<double> silence_of(const sys::Procfs& procfs, const diagnose::Diag
 }
 
 void print_silence(std::optional<double> silence) {
-  if (silence) say(stdout, fmt::format("no data went between the ranks for {:.1f} s", *silence));
+  if (silence)
+    say(stdout,
+        fmt::format("no data went over TCP between the ranks of this host for {:.1f} s", *silence));
 }
 
 /// Without its other jobs.
@@ -155,7 +157,9 @@ class Hang final : public Command {
     bool is_any_uncovered = false;
     for (const std::int32_t pid : members_) {
       const capture::cuda::Coverage coverage = capture::cuda::coverage_of(procfs, pid);
+      // One that was asked for may be the one that the others wait for; others come and go.
       const bool is_gone = !procfs.stat(pid);
+      if (is_gone && std::count(pids_.begin(), pids_.end(), pid) == 0) continue;
       if (coverage.has_cuda || coverage.has_library || is_gone) with_devices.push_back(pid);
       is_any_uncovered = is_any_uncovered || (!coverage.has_library && !is_gone);
     }
@@ -206,8 +210,16 @@ class Hang final : public Command {
   Result<std::optional<Analysis>> look_at_hosts(Nanos duration) {
     const sys::Procfs procfs;
     SessionOptions options;
-    for (const std::int32_t pid : members_)
-      if (procfs.stat(pid)) options.pids.push_back(pid);
+    // With everything below them: those below others need not be named. We are no part of it, where
+    // our shell has a rank in its environment.
+    const std::set<std::int32_t> all(members_.begin(), members_.end());
+    for (const std::int32_t pid : members_) {
+      const auto stat = procfs.stat(pid);
+      const std::vector<std::int32_t> below = capture::process_tree(procfs, pid);
+      if (stat && !all.contains(stat->parent_pid) &&
+          std::find(below.begin(), below.end(), ::getpid()) == below.end())
+        options.pids.push_back(pid);
+    }
     if (options.pids.empty()) return std::optional<Analysis>();
     TRY(const LookFile file, LookFile::create(output_));
     options.probes = "python";
@@ -215,7 +227,7 @@ class Hang final : public Command {
     options.python_hz = kLookHz;
     options.duration = duration;
     options.output = file.path();
-    options.overwrite = true;
+    options.overwrite = output_.empty();
     options.bytes_max = kLookBytesMax;
     options.quiet = true;
     TRY(const SessionResult recorded, run_session(options));
@@ -231,6 +243,7 @@ class Hang final : public Command {
     std::map<std::int32_t, std::string> names;
     const auto add_job = [&](const diagnose::Diagnosis& one) {
       known.insert(one.pids.begin(), one.pids.end());
+      if (!stands_still(one)) return;
       for (const diagnose::Finding& finding : one.findings)
         for (std::size_t r = 0; r < one.rank_numbers.size(); ++r)
           if (std::count(finding.ranks.begin(), finding.ranks.end(), one.rank_numbers[r]) > 0)
@@ -308,7 +321,9 @@ class Hang final : public Command {
     if (stands_still(diagnosis) || std::any_of(others.begin(), others.end(), stands_still))
       return kExitFindings;
     const bool all_move = moves(diagnosis) && std::all_of(others.begin(), others.end(), moves);
-    return all_move || !looks.empty() ? of_devices : kExitNotEnoughData;
+    // A process that is no rank has an answer of its device, if it uses one.
+    if (diagnosis.rank_numbers.empty()) return looks.empty() ? kExitNotEnoughData : of_devices;
+    return all_move ? of_devices : kExitNotEnoughData;
   }
 
   std::vector<std::int32_t> pids_;

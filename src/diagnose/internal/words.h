@@ -273,7 +273,9 @@ inline constexpr char kAsleepInPlace[] = "asleep in {} ({}:{}): rank {}";
 inline constexpr char kAsleepOutside[] = "asleep outside of communication: rank {}";
 inline constexpr char kSleepsAllTime[] = "it waits {} in {} of {} looks";
 inline constexpr char kNotAmongProcesses[] =
-    "rank {} is not among the processes: it never started, or has ended";
+    "all ranks that were looked at are asleep in communication; rank {} is not among them: it "
+    "never started, has ended, runs on another host, or was not asked for";
+inline constexpr char kNoStacksOf[] = "no Python stacks of rank {}: who waits for whom is not told";
 inline constexpr char kOneIsInAnother[] =
     "the others are in another call: of one group, these two never meet";
 inline constexpr char kOneWaitsForAMessage[] =
@@ -285,8 +287,10 @@ inline constexpr char kTwoThreads[] =
 inline constexpr char kStandsForWorker[] =
     "it waits for its worker, process {}, which stands as well: the place is there";
 inline constexpr char kWaitForOneAtWork[] =
-    "rank {} waits for rank {}, which is at work in {} ({}:{}) for all {:.1f} s that were looked "
-    "at: whether it will come is not known";
+    "rank {} waits for rank {}, which is {} in {} ({}:{}) for all {:.1f} s that were looked at: "
+    "whether it will come is not known";
+inline constexpr char kAtWork[] = "at work";
+inline constexpr char kAsleepAndMayWake[] = "asleep {}";
 inline constexpr char kAllInCommunication[] =
     "all ranks are asleep in communication for all {:.1f} s that were looked at ({}): their stacks "
     "do not tell whom they wait for";

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -27,7 +28,16 @@
 namespace kansoku::diagnose {
 namespace {
 
-enum class Posture : std::uint8_t { kUnknown, kStopped, kInCommunication, kAsleep, kAtWork };
+constexpr std::size_t kMissingTold = 64;
+
+enum class Posture : std::uint8_t {
+  kUnknown,
+  kStopped,
+  kInCommunication,
+  kAsleep,
+  kOutside,  // asleep in a call that somebody outside of the job may end
+  kAtWork,
+};
 
 /// Place of a rank all the time that it was looked at.
 struct Stand {
@@ -63,6 +73,65 @@ bool has_worker_at_work(const RankData& rank, std::int64_t from_ns) {
     }
     return 2 * running > count;
   });
+}
+
+/// Another thread of its process works for a rank whose training thread sleeps: Python's that run
+/// or go on, and as far as the scheduler's events tell, any.
+bool has_thread_at_work(const trace::Trace& trace, const RankData& rank, Interval window) {
+  struct Seen {
+    std::size_t count{0}, running{0};
+    std::map<trace::StackId, std::size_t> stacks{};
+  };
+  std::map<std::int32_t, Seen> threads;
+  const trace::SampleTable& table = trace.samples;
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    if (table.pid[i] != rank.pid || table.tid[i] == rank.main_tid || table.is_native[i] != 0 ||
+        table.time_ns[i] < window.begin_ns)
+      continue;
+    Seen& seen = threads[table.tid[i]];
+    ++seen.count;
+    ++seen.stacks[table.stack[i]];
+    if (table.state[i] == trace::SampleState::kRunning ||
+        table.state[i] == trace::SampleState::kDisk)
+      ++seen.running;
+  }
+  for (const auto& [tid, seen] : threads) {
+    std::size_t most = 0;
+    for (const auto& [stack, count] : seen.stacks)
+      most = std::max(most, count);
+    if (2 * seen.running > seen.count || !are_nearly_all(most, seen.count)) return true;
+  }
+  const double least_ns =
+      (1 - kNearlyAllShare) * static_cast<double>(window.end_ns - window.begin_ns);
+  return std::any_of(rank.helpers_running.begin(), rank.helpers_running.end(),
+                     [&](const IntervalSet& helper) {
+                       return static_cast<double>(helper.measure_ns(window)) > least_ns;
+                     });
+}
+
+/// The wait that the kernel tells of a main thread in nearly all looks; nothing: none, or several.
+struct KernelWait {
+  std::string_view call, on;
+  std::size_t count{0}, looks{0};
+};
+std::optional<KernelWait> wait_of(const trace::Trace& trace, const RankData& rank,
+                                  Interval window) {
+  std::map<std::pair<std::string_view, std::string_view>, std::size_t> waits;
+  const auto seen = sleep_samples(trace, rank.main_tid, IntervalSet::of({window}));
+  for (const SleepSample& sample : seen)
+    ++waits[{sample.call, sample.on}];
+  for (const auto& [wait, count] : waits)
+    if (are_nearly_all(count, seen.size()))
+      return KernelWait{wait.first, wait.second, count, seen.size()};
+  return std::nullopt;
+}
+
+/// Calls that somebody outside of the job may end: a server that answers, a program that it runs.
+bool may_end_from_outside(std::string_view call) {
+  static constexpr std::array<std::string_view, 13> kCalls{
+      "read",     "recvfrom", "recvmsg", "recvmmsg",   "poll",        "ppoll", "select",
+      "pselect6", "accept",   "connect", "epoll_wait", "epoll_pwait", "wait4"};
+  return call == "waitid" || std::find(kCalls.begin(), kCalls.end(), call) != kCalls.end();
 }
 
 /// The call of communication that a sleeping thread with these frames, outermost first, waits in;
@@ -107,6 +176,16 @@ std::vector<LastStack> others_in_communication(const trace::Trace& trace, const 
   return out;
 }
 
+/// A worker of the data loader is one of the job: it was looked at, too.
+bool waits_outside(const trace::Trace& trace, const RankData& rank, const LastStack& stack,
+                   Interval window) {
+  const auto wait = wait_of(trace, rank, window);
+  return wait && may_end_from_outside(wait->call) &&
+         std::none_of(stack.frames.begin(), stack.frames.end(), [&](const trace::Frame& frame) {
+           return is_worker_wait(text_of(trace, frame.function), text_of(trace, frame.file));
+         });
+}
+
 Stand stand_of(const trace::Trace& trace, const RankData& rank, std::int64_t from_ns,
                std::int64_t end_ns) {
   const auto samples = samples_since(rank, from_ns);
@@ -137,8 +216,10 @@ Stand stand_of(const trace::Trace& trace, const RankData& rank, std::int64_t fro
   }
   if (!out.call.empty())
     out.posture = Posture::kInCommunication;
-  else if (!out.stack.frames.empty() && !has_worker_at_work(rank, from_ns))
-    out.posture = Posture::kAsleep;
+  else if (!out.stack.frames.empty() && !has_worker_at_work(rank, from_ns) &&
+           !has_thread_at_work(trace, rank, {from_ns, end_ns}))
+    out.posture = waits_outside(trace, rank, out.stack, {from_ns, end_ns}) ? Posture::kOutside
+                                                                           : Posture::kAsleep;
   return out;
 }
 
@@ -170,16 +251,10 @@ std::vector<std::string> who_waits_where(const trace::Trace& trace, const JobDat
   return out;
 }
 
-/// A job of loopback addresses has all of its ranks on this host.
-bool is_within_host(std::string_view job_name) {
-  return job_name.starts_with("127.") || job_name.starts_with("localhost:") ||
-         job_name.starts_with("[::1]");
-}
-
+/// Ranks of the job that the recording does not have.
 std::vector<std::int32_t> missing_ranks(const JobData& job) {
   std::vector<std::int32_t> out;
-  if (!is_within_host(job.name)) return out;
-  for (std::int32_t number = 0; number < job.world_size; ++number) {
+  for (std::int32_t number = 0; number < job.world_size && out.size() < kMissingTold; ++number) {
     if (std::none_of(job.ranks.begin(), job.ranks.end(),
                      [&](const RankData& rank) { return rank.rank == number; }))
       out.push_back(number);
@@ -229,14 +304,6 @@ class Describer {
     return grouped(std::move(out));
   }
 
-  Hang without(std::vector<std::int32_t> missing) const {
-    Hang out = describe("hang", std::move(missing));
-    out.finding.verdict = "dead_process";
-    out.finding.evidence.push_back(
-        fmt::format(words::kNotAmongProcesses, fmt::join(out.finding.ranks, ", ")));
-    return grouped(std::move(out));
-  }
-
   /// Two threads of a rank wait in communication at once, and no rank is elsewhere.
   std::optional<Hang> crossed() const {
     const auto two = std::find_if(stands_.begin(), stands_.end(),
@@ -273,7 +340,7 @@ class Describer {
     return grouped(std::move(out));
   }
 
-  std::string waits_for_work(const std::vector<std::size_t>& at_work) const {
+  std::string waits_for_others(const std::vector<std::size_t>& at_work, Posture posture) const {
     std::vector<std::int32_t> waiting, working;
     for (std::size_t r = 0; r < stands_.size(); ++r)
       if (stands_[r].posture == Posture::kInCommunication) waiting.push_back(job_.ranks[r].rank);
@@ -281,8 +348,13 @@ class Describer {
       working.push_back(job_.ranks[r].rank);
     Finding here;
     set_place(trace_, stands_[at_work.front()].stack.frames, here);
+    const auto wait = wait_of(trace_, job_.ranks[at_work.front()], window_);
+    const std::string state =
+        posture == Posture::kOutside && wait
+            ? fmt::format(words::kAsleepAndMayWake, wait_text(wait->call, wait->on))
+            : std::string(words::kAtWork);
     return fmt::format(words::kWaitForOneAtWork, fmt::join(waiting, ", "), fmt::join(working, ", "),
-                       here.function, here.file, here.line, span_ms() / kMsPerSecond);
+                       state, here.function, here.file, here.line, span_ms() / kMsPerSecond);
   }
 
   std::string all_wait() const {
@@ -304,19 +376,13 @@ class Describer {
            call.find("p2p") != std::string_view::npos;
   }
 
-  /// The wait that the kernel tells of its main thread. A lock that no frame of Python's own locks
-  /// shows is one of the program's.
+  /// A lock that no frame of Python's own locks shows is one of the program's.
   void add_wait(const RankData& rank, Finding& finding) const {
-    std::map<std::pair<std::string_view, std::string_view>, std::size_t> waits;
-    const auto seen = sleep_samples(trace_, rank.main_tid, stats::IntervalSet::of({window_}));
-    for (const SleepSample& sample : seen)
-      ++waits[{sample.call, sample.on}];
-    for (const auto& [wait, count] : waits) {
-      if (!are_nearly_all(count, seen.size())) continue;
-      finding.evidence.push_back(fmt::format(
-          words::kSleepsAllTime, wait_text(wait.first, wait.second), count, seen.size()));
-      if (wait.first == "futex" && finding.verdict == "missing_rank") finding.verdict = "deadlock";
-    }
+    const auto wait = wait_of(trace_, rank, window_);
+    if (!wait) return;
+    finding.evidence.push_back(fmt::format(words::kSleepsAllTime, wait_text(wait->call, wait->on),
+                                           wait->count, wait->looks));
+    if (wait->call == "futex" && finding.verdict == "missing_rank") finding.verdict = "deadlock";
   }
 
   /// A rank that waits for a worker process stands where that one does.
@@ -353,15 +419,15 @@ class Describer {
   Interval window_;
 };
 
-/// The time in which all ranks were sampled.
+/// The time in which all ranks were sampled that were at all.
 Interval sampled_window(const JobData& job) {
   Interval out{0, kTimeMaxNs};
   for (const RankData& rank : job.ranks) {
-    if (rank.samples.empty()) return {0, 0};
+    if (rank.samples.empty()) continue;
     out.begin_ns = std::max(out.begin_ns, rank.samples.front().time_ns);
     out.end_ns = std::min(out.end_ns, rank.samples.back().time_ns);
   }
-  return out;
+  return out.end_ns == kTimeMaxNs ? Interval{0, 0} : out;
 }
 
 }  // namespace
@@ -382,22 +448,30 @@ Standstill find_standstill(const trace::Trace& trace, const JobData& job) {
     return stand.posture == Posture::kAtWork &&
            !are_nearly_all(stand.stack.count, stand.stack.samples);
   });
-  if (by_posture.contains(Posture::kUnknown) || !by_posture.contains(Posture::kInCommunication))
+  if (const auto unknown = by_posture.find(Posture::kUnknown); unknown != by_posture.end()) {
+    std::vector<std::int32_t> numbers;
+    for (const std::size_t r : unknown->second)
+      numbers.push_back(job.ranks[r].rank);
+    out.note = fmt::format(words::kNoStacksOf, fmt::join(numbers, ", "));
     return out;
+  }
+  if (!by_posture.contains(Posture::kInCommunication)) return out;
   const Describer describer(trace, job, stands, window);
-  for (const Posture posture : {Posture::kStopped, Posture::kAtWork, Posture::kAsleep}) {
+  for (const Posture posture :
+       {Posture::kStopped, Posture::kAtWork, Posture::kOutside, Posture::kAsleep}) {
     const auto found = by_posture.find(posture);
     if (found == by_posture.end()) continue;
-    if (posture == Posture::kAtWork)
-      out.note = describer.waits_for_work(found->second);
+    if (posture == Posture::kAtWork || posture == Posture::kOutside)
+      out.note = describer.waits_for_others(found->second, posture);
     else
       out.hang = describer.held_up_by(posture, found->second);
     return out;
   }
-  if (auto missing = missing_ranks(job); !missing.empty())
-    out.hang = describer.without(std::move(missing));
-  else if (out.hang = describer.crossed(); !out.hang)
-    out.hang = describer.mismatched();
+  if (const auto missing = missing_ranks(job); !missing.empty()) {
+    out.note = fmt::format(words::kNotAmongProcesses, fmt::join(missing, ", "));
+    return out;
+  }
+  if (out.hang = describer.crossed(); !out.hang) out.hang = describer.mismatched();
   if (!out.hang) out.note = describer.all_wait();
   return out;
 }
