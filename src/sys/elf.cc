@@ -423,7 +423,7 @@ std::optional<std::uint64_t> ElfFile::exported_address(std::string_view name) co
       if (bytes.size() != sizeof symbol) return std::nullopt;
       std::memcpy(&symbol, bytes.data(), sizeof symbol);
       const auto text = bytes_at(names->address + symbol.st_name, name.size() + 1);
-      if (symbol.st_shndx != SHN_UNDEF && text.size() == name.size() + 1 &&
+      if (text.size() == name.size() + 1 &&
           std::memcmp(text.data(), name.data(), name.size()) == 0 && text.back() == std::byte{0})
         return symbol.st_value;
     }

@@ -385,6 +385,8 @@ std::vector<std::byte> message(std::uint16_t type, std::uint8_t state, std::size
   info.tcpi_total_retrans = 4;
   info.tcpi_bytes_acked = 1000;
   info.tcpi_bytes_received = 2000;
+  info.tcpi_last_data_sent = 9000;
+  info.tcpi_last_data_recv = 7000;
   rtattr other{sizeof(rtattr) + 1, INET_DIAG_CONG};
   rtattr attribute{static_cast<unsigned short>(sizeof(rtattr) + info_bytes), INET_DIAG_INFO};
   nlmsghdr head{};
@@ -416,6 +418,7 @@ TEST(InetDiag, FromRecordedBytes) {
   EXPECT_EQ(sockets[0].bytes_acked, 1000U);
   EXPECT_EQ(sockets[0].bytes_received, 2000U);
   EXPECT_EQ(sockets[0].retransmits, 4U);
+  EXPECT_EQ(sockets[0].quiet_ms, 7000U);
   // An older kernel says less; a listening socket is no connection; the limit holds.
   ASSERT_TRUE(parse_diag(message(SOCK_DIAG_BY_FAMILY, 1, 104), 10, sockets));
   ASSERT_EQ(sockets.size(), 2U);

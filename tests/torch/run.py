@@ -254,8 +254,8 @@ def hung(lab, kind, mode):
     return {"wrong": wrong, "findings": [shown(one) for one in found] + diagnosis["notes"], "steps": 0}
 
 
-def slow(lab, seconds, mode):
-    answer, _, _ = looked_at(lab, [f"slow={seconds}"], mode, 1)
+def slow(lab, kind, mode):
+    answer, _, _ = looked_at(lab, [kind], mode, 1)
     found = [shown(one) for one in answer["diagnosis"]["findings"] if one["kind"] in ("hang", "stopped")]
     return {"wrong": found, "findings": found + answer["diagnosis"]["notes"], "steps": 0}
 
@@ -263,8 +263,8 @@ def slow(lab, seconds, mode):
 def hangs(lab):
     for number, mode, kind in itertools.product((1, 2), ("ddp", "fsdp"), HANGS):
         yield Run("hangs", f"{kind}, {mode}", [], 2, True, number), lambda mode=mode, kind=kind: hung(lab, kind, mode)
-    for number, mode in itertools.product(range(1, 7), ("ddp", "fsdp")):
-        yield Run("hangs", f"slow, {mode}", [], None, True, number), lambda mode=mode: slow(lab, 30, mode)
+    for number, mode, kind in itertools.product((1, 2, 3), ("ddp", "fsdp"), ("slow=30", "program=30")):
+        yield Run("hangs", f"{kind}, {mode}", [], None, True, number), lambda mode=mode, kind=kind: slow(lab, kind, mode)
 
 
 PARTS = {"starts": starts, "pipelines": pipelines, "files": files, "hangs": hangs}

@@ -8,13 +8,12 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/diagnose/thread_text.h"
 #include "cli/wiring.h"
 #include "common/json.h"
-#include "common/python_code.h"
 #include "common/text.h"
 #include "sys/clock.h"
 
@@ -23,16 +22,12 @@ namespace {
 
 using capture::cuda::Stuck;
 using capture::cuda::StuckKind;
-using capture::hang::FrameText;
 using capture::hang::HangLook;
 using capture::hang::HangVerdict;
 using capture::hang::LaunchSite;
-using capture::hang::ThreadText;
 
 /// Between two looks at the streams: whether others make progress.
 constexpr Nanos kBetweenLooks = std::chrono::seconds{1};
-constexpr std::size_t kFramesShown = 12;
-constexpr std::size_t kNameShown = 100;  // characters; templates have thousands
 constexpr std::size_t kKernelsShown = 16;
 
 std::int32_t device_of(const HangLook& look, const Stuck& one) {
@@ -45,61 +40,6 @@ std::map<std::string, std::size_t> behind_of(const HangLook& look, const Stuck& 
   for (const std::uint32_t word : one.stream.behind)
     ++out[operation_name(look.snapshot, capture::cuda::suspect_of(word))];
   return out;
-}
-
-std::string rank_text(const HangLook& look) {
-  return look.rank < 0 ? fmt::format("process {}", look.pid)
-                       : fmt::format("rank {} (process {})", look.rank, look.pid);
-}
-
-std::string hang_frame_text(const FrameText& frame) {
-  std::string name = frame.function.empty() ? std::string("?") : frame.function;
-  if (name.size() > kNameShown) name.replace(kNameShown, std::string::npos, "...");
-  return frame.line > 0 ? fmt::format("    {} ({}:{})", name, frame.file, frame.line)
-                        : fmt::format("    {} [{}]{}", name, base_name(frame.file),
-                                      frame.is_guessed ? " guessed" : "");
-}
-
-std::string_view word_of_state(char state) {
-  switch (state) {
-    case 'R':
-      return "runs";
-    case 'S':
-      return "sleeps";
-    case 'D':
-      return "waits for a device";
-    case 'T':
-    case 't':
-      return "is stopped";
-    default:
-      return "is";
-  }
-}
-
-/// Innermost first. The program's own line is marked, and shown however deep below it the thread
-/// is.
-void print_frames(const std::vector<FrameText>& frames) {
-  const auto own = std::find_if(frames.begin(), frames.end(), [](const FrameText& frame) {
-    return frame.line > 0 && is_own_python_file(frame.file);
-  });
-  std::size_t shown = 0;
-  for (auto frame = frames.begin(); frame != frames.end(); ++frame) {
-    const bool is_marked = frame == own && own != frames.begin();
-    if (shown >= kFramesShown && !is_marked) continue;
-    ++shown;
-    say(stdout, hang_frame_text(*frame) + (is_marked ? "  <- the program's own code" : ""));
-  }
-  if (frames.size() > shown) say(stdout, fmt::format("    and {} more", frames.size() - shown));
-}
-
-/// The frames within the interpreter are the Python frames, once more.
-std::vector<FrameText> without_interpreter(std::vector<FrameText> frames) {
-  const auto is_interpreter = [](const FrameText& frame) {
-    const std::string_view file = base_name(frame.file);
-    return file.starts_with("python3") || file.starts_with("libpython3");
-  };
-  frames.erase(std::find_if(frames.begin(), frames.end(), is_interpreter), frames.end());
-  return frames;
 }
 
 void print_stuck(const HangLook& look, const Stuck& one) {
@@ -127,8 +67,8 @@ void print_stuck(const HangLook& look, const Stuck& one) {
 }
 
 void print_look(const HangLook& look) {
-  say(stdout, fmt::format("{}: {}{}{}", rank_text(look), hang_verdict_name(look.verdict),
-                          look.why.empty() ? "" : ": ", look.why));
+  say(stdout, fmt::format("{}: {}{}{}", process_text(look.rank, look.pid),
+                          hang_verdict_name(look.verdict), look.why.empty() ? "" : ": ", look.why));
   for (const Stuck& one : look.stuck)
     print_stuck(look, one);
   if (!look.stuck.empty())
@@ -159,14 +99,14 @@ void print_job(const std::vector<HangLook>& looks) {
   std::vector<std::int32_t> missing;
   for (const HangLook& look : looks)
     if (!look.waits_for.empty()) {
-      waiting.push_back(rank_text(look));
+      waiting.push_back(process_text(look.rank, look.pid));
       missing = look.waits_for;
     }
   if (missing.empty()) return;
   for (const HangLook& look : looks)
     if (!look.waits_for.empty()) {
       say(stdout,
-          fmt::format("{} is in its collective {} of {}", rank_text(look),
+          fmt::format("{} is in its collective {} of {}", process_text(look.rank, look.pid),
                       look.collectives - std::min(look.collectives, look.collectives_pending) + 1,
                       look.collectives));
     }
@@ -174,24 +114,11 @@ void print_job(const std::vector<HangLook>& looks) {
     if (std::find(missing.begin(), missing.end(), look.pid) == missing.end()) continue;
     const std::uint64_t done =
         look.collectives - std::min(look.collectives, look.collectives_pending);
-    say(stdout, fmt::format("the others wait for {}: {}, after {} collectives of {} that it "
-                            "handed over",
-                            rank_text(look), place_text(look), done, look.collectives));
+    say(stdout,
+        fmt::format("the others wait for {}: {}, after {} collectives of {} that it "
+                    "handed over",
+                    process_text(look.rank, look.pid), place_text(look), done, look.collectives));
   }
-}
-
-Json frames_json(const std::vector<FrameText>& frames, bool is_native) {
-  Json out = Json::array();
-  for (const FrameText& frame : frames) {
-    Json one = Json::object();
-    one.set("function", frame.function).set("file", frame.file);
-    if (is_native)
-      one.set("guessed", frame.is_guessed);
-    else
-      one.set("line", frame.line);
-    out.push(std::move(one));
-  }
-  return out;
 }
 
 Json stuck_json(const HangLook& look, const Stuck& one) {
@@ -269,29 +196,6 @@ std::vector<HangLook> look_at_devices(const sys::Procfs& procfs,
     looks.push_back(capture::hang::second_look(procfs, first, stacks));
   judge_job(procfs, looks, stacks);
   return looks;
-}
-
-void print_threads(const std::vector<ThreadText>& threads) {
-  for (const ThreadText& thread : threads) {
-    say(stdout, thread.call.empty()
-                    ? fmt::format("  thread {} {} here:", thread.tid, word_of_state(thread.state))
-                    : fmt::format("  thread {} waits in {} for {:.1f} s", thread.tid, thread.call,
-                                  thread.seconds));
-    print_frames(thread.python);
-    print_frames(thread.python.empty() ? thread.native : without_interpreter(thread.native));
-  }
-}
-
-Json threads_json(const std::vector<ThreadText>& threads) {
-  Json out = Json::array();
-  for (const ThreadText& thread : threads)
-    out.push(Json::object()
-                 .set("thread", thread.tid)
-                 .set("call", thread.call)
-                 .set("seconds", thread.seconds)
-                 .set("python", frames_json(thread.python, false))
-                 .set("native", frames_json(thread.native, true)));
-  return out;
 }
 
 void print_device_looks(const std::vector<HangLook>& looks) {

@@ -6,7 +6,6 @@
 
 #include "capture/hang/hang_look.h"
 #include "common/json.h"
-#include "common/result.h"
 #include "sys/procfs.h"
 
 namespace kansoku::cli {
@@ -19,11 +18,7 @@ namespace kansoku::cli {
 /// To standard output: each process, then who waits for whom.
 void print_device_looks(const std::vector<capture::hang::HangLook>& looks);
 
-/// To standard output: where the threads of a process are, innermost frames first.
-void print_threads(const std::vector<capture::hang::ThreadText>& threads);
-[[nodiscard]] Json threads_json(const std::vector<capture::hang::ThreadText>& threads);
-
-/// Members `processes` and `missing` of kansoku.hang/1.
+/// Members `processes` and `missing` of kansoku.hang/2.
 void add_device_looks(const std::vector<capture::hang::HangLook>& looks, Json& out);
 
 /// The command's exit status by these looks alone.

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
@@ -20,8 +21,10 @@
 #include "cli/commands.h"
 #include "cli/cuda/device_looks.h"
 #include "cli/diagnose/analysis.h"
+#include "cli/diagnose/thread_text.h"
 #include "cli/option_values.h"
 #include "cli/record/session.h"
+#include "cli/record/targets.h"
 #include "cli/wiring.h"
 #include "common/json.h"
 #include "sys/clock.h"
@@ -103,6 +106,16 @@ void print_silence(std::optional<double> silence) {
         fmt::format("no data went over TCP between the ranks of this host for {:.1f} s", *silence));
 }
 
+/// Those with ranks.
+std::vector<const diagnose::Diagnosis*> jobs_of(const std::optional<Analysis>& analysis) {
+  std::vector<const diagnose::Diagnosis*> out;
+  if (!analysis || analysis->diagnosis.rank_numbers.empty()) return out;
+  out.push_back(&analysis->diagnosis);
+  for (const diagnose::Diagnosis& other : analysis->diagnosis.other_jobs)
+    out.push_back(&other);
+  return out;
+}
+
 /// Without its other jobs.
 void print_hang_job(diagnose::Diagnosis job, std::optional<double> silence) {
   job.other_jobs.clear();
@@ -129,7 +142,7 @@ class Hang final : public Command {
     app.add_option("--look", look_, "how long to look at stacks, at least 4s")
         ->capture_default_str();
     app.add_option("-o,--output", output_, "keep what was seen as a recording, for `diagnose`");
-    app.add_flag("--json", json_, "print JSON (schema kansoku.hang/1)");
+    app.add_flag("--json", json_, "print JSON (schema kansoku.hang/2)");
     app.footer(
         "Says within ten seconds who of a job waits for whom, and where: attach it when the job\n"
         "stands still. Without -p and --job it looks at every job of this host. Nothing is "
@@ -151,8 +164,8 @@ class Hang final : public Command {
  private:
   Result<int> look() {
     TRY(const Nanos duration, read_time("--look", look_, kStackLookMin));
-    TRY_VOID(find_targets());
     const sys::Procfs procfs;
+    TRY_VOID(find_members(procfs));
     std::vector<std::int32_t> with_devices;
     bool is_any_uncovered = false;
     for (const std::int32_t pid : members_) {
@@ -167,38 +180,23 @@ class Hang final : public Command {
     // The library knows what its program's devices and threads wait for, in a second.
     std::optional<Analysis> analysis;
     if (is_any_uncovered) {
-      TRY(analysis, look_at_hosts(duration));
+      TRY(analysis, look_at_hosts(procfs, duration));
     }
-    tell_threads(procfs, with_devices, analysis ? &analysis->diagnosis : nullptr);
+    tell_threads(procfs, with_devices, jobs_of(analysis));
     json_ ? print_json(looks, analysis) : print_text(looks, analysis);
     return status_of(looks, analysis);
   }
 
-  /// Fills `members_`, and `pids_` or `jobs_` for the recorder.
-  Result<void> find_targets() {
-    const sys::Procfs procfs;
-    std::set<std::int32_t> members;
+  Result<void> find_members(const sys::Procfs& procfs) {
     if (pids_.empty()) {
-      std::string known;
-      for (const capture::Job& job : capture::find_jobs(procfs)) {
-        known += (known.empty() ? "" : ", ") + job.name;
-        if (!job_.empty() && job.name != job_) continue;
-        for (const capture::JobProcess& process : job.processes)
-          members.insert(process.pid);
-      }
-      if (members.empty())
-        return Error{Code::kNotFound,
-                     job_.empty() ? std::string("hang: no distributed job runs on this host")
-                                  : fmt::format("hang: job {} does not run on this host", job_),
-                     known.empty() ? "name its processes: -p PID" : "running: " + known};
-      members_.assign(members.begin(), members.end());
+      TRY(members_, pids_of_job(procfs, job_));
       return {};
     }
     if (!job_.empty()) return Error{Code::kUnsupported, "hang: give -p or --job, not both"};
+    std::set<std::int32_t> members(pids_.begin(), pids_.end());
     for (const std::int32_t pid : pids_) {
       // One of several that is gone may be the one that the others wait for.
       if (const auto stat = procfs.stat(pid); !stat && pids_.size() == 1) return stat.error();
-      members.insert(pid);
       for (const std::int32_t below : capture::process_tree(procfs, pid))
         members.insert(below);
     }
@@ -207,8 +205,7 @@ class Hang final : public Command {
   }
 
   /// A recording of stacks alone, diagnosed; nothing if no process is there any more.
-  Result<std::optional<Analysis>> look_at_hosts(Nanos duration) {
-    const sys::Procfs procfs;
+  Result<std::optional<Analysis>> look_at_hosts(const sys::Procfs& procfs, Nanos duration) {
     SessionOptions options;
     // With everything below them: those below others need not be named. We are no part of it, where
     // our shell has a rank in its environment.
@@ -221,6 +218,8 @@ class Hang final : public Command {
         options.pids.push_back(pid);
     }
     if (options.pids.empty()) return std::optional<Analysis>();
+    fmt::print(stderr, "kansoku: looking at the stacks of {} processes for {:.0f} s\n",
+               members_.size(), std::chrono::duration<double>(duration).count());
     TRY(const LookFile file, LookFile::create(output_));
     options.probes = "python";
     options.use_bpf = false;
@@ -238,7 +237,7 @@ class Hang final : public Command {
 
   /// Threads of whoever is held responsible, and of processes that nothing else is said of.
   void tell_threads(const sys::Procfs& procfs, const std::vector<std::int32_t>& told,
-                    const diagnose::Diagnosis* diagnosis) {
+                    const std::vector<const diagnose::Diagnosis*>& jobs) {
     std::set<std::int32_t> known(told.begin(), told.end());
     std::map<std::int32_t, std::string> names;
     const auto add_job = [&](const diagnose::Diagnosis& one) {
@@ -248,20 +247,17 @@ class Hang final : public Command {
         for (std::size_t r = 0; r < one.rank_numbers.size(); ++r)
           if (std::count(finding.ranks.begin(), finding.ranks.end(), one.rank_numbers[r]) > 0)
             for (const std::int32_t pid : one.rank_pids[r])
-              names[pid] = fmt::format("rank {} (process {})", one.rank_numbers[r], pid);
+              names[pid] = process_text(one.rank_numbers[r], pid);
     };
-    if (diagnosis != nullptr && !diagnosis->rank_numbers.empty()) {
-      add_job(*diagnosis);
-      for (const diagnose::Diagnosis& other : diagnosis->other_jobs)
-        add_job(other);
-    }
+    for (const diagnose::Diagnosis* const job : jobs)
+      add_job(*job);
     // A launcher of ranks waits for them, and says nothing of them.
     for (const std::int32_t pid : members_) {
       if (known.contains(pid)) continue;
       const std::vector<std::int32_t> below = capture::process_tree(procfs, pid);
       if (std::none_of(below.begin(), below.end(),
                        [&](std::int32_t one) { return known.contains(one); }))
-        names[pid] = fmt::format("process {}", pid);
+        names[pid] = process_text(-1, pid);
     }
     sys::NativeStacks stacks(procfs);
     for (const auto& [pid, name] : names)
@@ -271,15 +267,8 @@ class Hang final : public Command {
   void print_text(const std::vector<capture::hang::HangLook>& looks,
                   const std::optional<Analysis>& analysis) const {
     print_device_looks(looks);
-    if (analysis && !analysis->diagnosis.rank_numbers.empty()) {
-      const sys::Procfs procfs;
-      const auto print = [&](const diagnose::Diagnosis& job) {
-        print_hang_job(job, silence_of(procfs, job));
-      };
-      print(analysis->diagnosis);
-      std::for_each(analysis->diagnosis.other_jobs.begin(), analysis->diagnosis.other_jobs.end(),
-                    print);
-    }
+    for (const diagnose::Diagnosis* const job : jobs_of(analysis))
+      print_hang_job(*job, silence_of(sys::Procfs(), *job));
     for (const ToldProcess& process : processes_) {
       say(stdout, process.name + ":");
       print_threads(process.threads);
@@ -292,18 +281,13 @@ class Hang final : public Command {
     for (const ToldProcess& process : processes_)
       told.push(
           Json::object().set("pid", process.pid).set("threads", threads_json(process.threads)));
-    Json out = Json::object().set("schema", "kansoku.hang/1");
+    Json out = Json::object().set("schema", "kansoku.hang/2");
     add_device_looks(looks, out);
     Json silences = Json::array();
-    const auto add_silence = [&](const diagnose::Diagnosis& job) {
-      const auto seconds = silence_of(sys::Procfs(), job);
+    for (const diagnose::Diagnosis* const job : jobs_of(analysis)) {
+      const auto seconds = silence_of(sys::Procfs(), *job);
       silences.push(
-          Json::object().set("job", job.job).set("seconds", seconds ? Json(*seconds) : Json()));
-    };
-    if (analysis && !analysis->diagnosis.rank_numbers.empty()) {
-      add_silence(analysis->diagnosis);
-      std::for_each(analysis->diagnosis.other_jobs.begin(), analysis->diagnosis.other_jobs.end(),
-                    add_silence);
+          Json::object().set("job", job->job).set("seconds", seconds ? Json(*seconds) : Json()));
     }
     out.set("diagnosis", analysis ? analysis->json : Json())
         .set("silences", std::move(silences))
@@ -315,15 +299,15 @@ class Hang final : public Command {
                        const std::optional<Analysis>& analysis) {
     const int of_devices = status_of_looks(looks);
     if (of_devices == kExitFindings || !analysis) return of_devices;
-    const diagnose::Diagnosis& diagnosis = analysis->diagnosis;
-    const auto moves = [](const diagnose::Diagnosis& one) { return one.moves; };
-    const std::vector<diagnose::Diagnosis>& others = diagnosis.other_jobs;
-    if (stands_still(diagnosis) || std::any_of(others.begin(), others.end(), stands_still))
+    const auto jobs = jobs_of(analysis);
+    const auto moves = [](const diagnose::Diagnosis* job) { return job->moves; };
+    if (std::any_of(jobs.begin(), jobs.end(),
+                    [](const diagnose::Diagnosis* job) { return stands_still(*job); }))
       return kExitFindings;
-    const bool all_move = moves(diagnosis) && std::all_of(others.begin(), others.end(), moves);
     // A process that is no rank has an answer of its device, if it uses one.
-    if (diagnosis.rank_numbers.empty()) return looks.empty() ? kExitNotEnoughData : of_devices;
-    return all_move ? of_devices : kExitNotEnoughData;
+    const bool is_clear =
+        jobs.empty() ? !looks.empty() : std::all_of(jobs.begin(), jobs.end(), moves);
+    return is_clear ? of_devices : kExitNotEnoughData;
   }
 
   std::vector<std::int32_t> pids_;

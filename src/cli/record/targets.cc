@@ -4,26 +4,12 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <set>
+
 #include "capture/job.h"
 
 namespace kansoku::cli {
 namespace {
-
-Result<std::vector<std::int32_t>> pids_of_job(const sys::Procfs& procfs, const std::string& name) {
-  std::string known;
-  for (const capture::Job& job : capture::find_jobs(procfs)) {
-    if (job.name == name) {
-      std::vector<std::int32_t> pids;
-      for (const capture::JobProcess& process : job.processes)
-        pids.push_back(process.pid);
-      return pids;
-    }
-    known += (known.empty() ? "" : ", ") + job.name;
-  }
-  return Error{
-      Code::kNotFound, fmt::format("find job {}: not running on this host", name),
-      known.empty() ? "no distributed job runs here; see `kansoku jobs`" : "running: " + known};
-}
 
 // Whoever runs a program that this one runs under, such as process 1, would observe the whole host,
 // and this program with it.
@@ -48,6 +34,23 @@ Result<void> check_not_above(std::int32_t pid, const sys::Procfs& procfs) {
 }
 
 }  // namespace
+
+Result<std::vector<std::int32_t>> pids_of_job(const sys::Procfs& procfs, const std::string& name) {
+  std::string known;
+  std::set<std::int32_t> pids;
+  for (const capture::Job& job : capture::find_jobs(procfs)) {
+    known += (known.empty() ? "" : ", ") + job.name;
+    if (!name.empty() && job.name != name) continue;
+    for (const capture::JobProcess& process : job.processes)
+      pids.insert(process.pid);
+  }
+  if (!pids.empty()) return std::vector<std::int32_t>(pids.begin(), pids.end());
+  return Error{
+      Code::kNotFound,
+      name.empty() ? std::string("find jobs: none runs on this host")
+                   : fmt::format("find job {}: not running on this host", name),
+      known.empty() ? "no distributed job runs here; see `kansoku jobs`" : "running: " + known};
+}
 
 Result<void> observe_targets(capture::Recorder& recorder, const std::vector<std::int32_t>& pids,
                              const std::string& job, const sys::Procfs& procfs) {

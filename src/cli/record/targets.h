@@ -17,4 +17,9 @@ namespace kansoku::cli {
                                            const std::vector<std::int32_t>& pids,
                                            const std::string& job, const sys::Procfs& procfs);
 
+/// The processes of the job with that name, or of all jobs of this host if it is empty, ascending.
+/// kNotFound names the jobs that do run here.
+[[nodiscard]] Result<std::vector<std::int32_t>> pids_of_job(const sys::Procfs& procfs,
+                                                            const std::string& name);
+
 }  // namespace kansoku::cli

@@ -287,7 +287,7 @@ inline constexpr char kTwoThreads[] =
 inline constexpr char kStandsForWorker[] =
     "it waits for its worker, process {}, which stands as well: the place is there";
 inline constexpr char kWaitForOneAtWork[] =
-    "rank {} waits for rank {}, which is {} in {} ({}:{}) for all {:.1f} s that were looked at: "
+    "rank {} {} for rank {}, which is {} in {} ({}:{}) for all {:.1f} s that were looked at: "
     "whether it will come is not known";
 inline constexpr char kAtWork[] = "at work";
 inline constexpr char kAsleepAndMayWake[] = "asleep {}";

@@ -8,10 +8,11 @@ less       it leaves its loop one batch too early, and calls barrier
 receive    it receives what nobody sends               lock      its thread holds a lock, and waits for another one of its main thread's
 order      two threads use one group, there in another order
 pipe       it saves into a pipe that nobody reads      worker    its data loader's worker stands
-none       nothing of this; slow=SECONDS: rank 2 is at work for so long at step AT, and goes on"""
+slow=SECONDS, program=SECONDS: rank 2 computes, or waits for a program, for so long, and goes on"""
 import hashlib
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -75,6 +76,10 @@ def evaluate(seconds):
         torch.mm(matrix, matrix)
 
 
+def upload(seconds):
+    subprocess.run(["sleep", seconds], check=True)
+
+
 class Rows(torch.utils.data.Dataset):
     def __init__(self, stands):
         self.stands = stands
@@ -112,6 +117,8 @@ def stand(kind, net):
         save_checkpoint(net)
     elif kind.startswith("slow="):
         evaluate(float(kind.removeprefix("slow=")))
+    elif kind.startswith("program="):
+        upload(kind.removeprefix("program="))
 
 
 def reduce_statistics(is_sum):

@@ -89,6 +89,42 @@ TEST_F(HangTest, TheRankThatLeftOutACollectiveIsTheOddOneOut) {
   }
 }
 
+TEST_F(HangTest, ARankThatIsNotSampledAnyMoreHasStopped) {
+  add(0, 10 * kSecond, {0, 1, 2, 3});
+  add(0, 11 * kSecond, {0, 1, 2});
+  EXPECT_EQ(find()->finding.kind, "hang") << "nobody is sampled";
+  ThreadSample sample;
+  sample.time_ns = 20 * kSecond;
+  job_.ranks[0].samples.push_back(sample);
+  EXPECT_EQ(find()->finding.kind, "stopped");
+}
+
+// A training thread that runs Python all the time holds the lock, and keeps nobody from anything.
+TEST_F(HangTest, WhoHoldsTheInterpreterLockIsADeadlockUnlessItTrains) {
+  using trace::SampleState;
+  add(0, 10 * kSecond, {0, 1, 2, 3});
+  add(0, 11 * kSecond, {0, 1, 2});
+  RankData& missing = job_.ranks[3];
+  missing.main_tid = missing.pid;
+  const auto verdict = [&](std::int32_t tid, SampleState state) {
+    trace_.samples = {};
+    for (std::int64_t second = 12; second < 30; ++second) {
+      trace::SampleTable& samples = trace_.samples;
+      samples.time_ns.push_back(second * kSecond);
+      samples.pid.push_back(missing.pid);
+      samples.tid.push_back(tid);
+      samples.stack.push_back({});
+      samples.state.push_back(state);
+      samples.holds_gil.push_back(1);
+      samples.is_native.push_back(0);
+    }
+    return find()->finding.verdict;
+  };
+  EXPECT_EQ(verdict(missing.main_tid, SampleState::kRunning), "missing_rank");
+  EXPECT_EQ(verdict(missing.main_tid, SampleState::kSleeping), "deadlock");
+  EXPECT_EQ(verdict(missing.main_tid + 1, SampleState::kRunning), "deadlock");
+}
+
 // The call fails at once: the culprit's last sample is of earlier, the others are still inside.
 TEST_F(HangTest, AStackFromBeforeTheFailingCallIsNotItsStack) {
   const auto stack_of = [&](std::string_view function) {

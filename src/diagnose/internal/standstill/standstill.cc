@@ -44,8 +44,7 @@ struct Stand {
   Posture posture{Posture::kUnknown};
   LastStack stack;     // of its training thread, or of the one that is in communication for it
   std::string call;    // in communication: "all_reduce", "backward"
-  LastStack beside{};  // of another thread that is in communication as well
-  std::string call_beside{};
+  LastStack beside{};  // of another thread that is in communication as well; else empty
 };
 
 bool are_nearly_all(std::size_t count, std::size_t of) {
@@ -53,57 +52,68 @@ bool are_nearly_all(std::size_t count, std::size_t of) {
          static_cast<double>(count) >= kNearlyAllShare * static_cast<double>(of);
 }
 
-std::size_t asleep_among(const std::vector<const ThreadSample*>& samples) {
-  return static_cast<std::size_t>(std::count_if(
-      samples.begin(), samples.end(),
-      [](const ThreadSample* sample) { return sample->state == trace::SampleState::kSleeping; }));
+/// Samples of one thread within the time that is looked at, together.
+struct ThreadLook {
+  LastStack stack;
+  std::size_t asleep{0}, busy{0};  // samples on a processor, ready, or at a disk are busy
+
+  [[nodiscard]] bool stands() const { return are_nearly_all(stack.count, stack.samples); }
+  [[nodiscard]] bool sleeps() const { return are_nearly_all(asleep, stack.samples); }
+  /// It computes, or goes on from one place to another. One that ended before does neither.
+  [[nodiscard]] bool is_at_work() const {
+    return stack.samples > 0 && (2 * busy > stack.samples || !stands());
+  }
+};
+
+ThreadLook look_at(const trace::Trace& trace, const std::vector<const ThreadSample*>& samples) {
+  ThreadLook out{.stack = last_stack(trace, samples)};
+  for (const ThreadSample* const sample : samples) {
+    if (sample->state == trace::SampleState::kSleeping) ++out.asleep;
+    if (sample->state == trace::SampleState::kRunning || sample->state == trace::SampleState::kDisk)
+      ++out.busy;
+  }
+  return out;
 }
 
-/// A rank that waits for its workers comes when these do.
-bool has_worker_at_work(const RankData& rank, std::int64_t from_ns) {
-  return std::any_of(rank.workers.begin(), rank.workers.end(), [&](const WorkerData& worker) {
-    std::size_t running = 0, count = 0;
-    for (const ThreadSample& sample : worker.samples) {
-      if (sample.time_ns < from_ns) continue;
-      ++count;
-      running +=
-          sample.state == trace::SampleState::kRunning || sample.state == trace::SampleState::kDisk
-              ? 1U
-              : 0U;
-    }
-    return 2 * running > count;
-  });
+ThreadLook look_at(const trace::Trace& trace, const std::vector<ThreadSample>& samples,
+                   Interval window) {
+  std::vector<const ThreadSample*> within;
+  for (const ThreadSample& sample : samples)
+    if (sample.time_ns >= window.begin_ns) within.push_back(&sample);
+  return look_at(trace, within);
 }
 
-/// Another thread of its process works for a rank whose training thread sleeps: Python's that run
-/// or go on, and as far as the scheduler's events tell, any.
-bool has_thread_at_work(const trace::Trace& trace, const RankData& rank, Interval window) {
-  struct Seen {
-    std::size_t count{0}, running{0};
-    std::map<trace::StackId, std::size_t> stacks{};
-  };
-  std::map<std::int32_t, Seen> threads;
+/// By process, its threads but the training one, by number.
+using OtherThreads = std::map<std::int32_t, std::map<std::int32_t, std::vector<ThreadSample>>>;
+
+OtherThreads other_threads(const trace::Trace& trace, const JobData& job) {
+  std::map<std::int32_t, std::int32_t> main_of;
+  for (const RankData& rank : job.ranks)
+    main_of.emplace(rank.pid, rank.main_tid);
+  OtherThreads out;
   const trace::SampleTable& table = trace.samples;
   for (std::size_t i = 0; i < table.size(); ++i) {
-    if (table.pid[i] != rank.pid || table.tid[i] == rank.main_tid || table.is_native[i] != 0 ||
-        table.time_ns[i] < window.begin_ns)
-      continue;
-    Seen& seen = threads[table.tid[i]];
-    ++seen.count;
-    ++seen.stacks[table.stack[i]];
-    if (table.state[i] == trace::SampleState::kRunning ||
-        table.state[i] == trace::SampleState::kDisk)
-      ++seen.running;
+    const auto rank = main_of.find(table.pid[i]);
+    if (rank == main_of.end() || rank->second == table.tid[i] || table.is_native[i] != 0) continue;
+    out[table.pid[i]][table.tid[i]].push_back(
+        {table.time_ns[i], table.stack[i], table.state[i], table.holds_gil[i] != 0});
   }
-  for (const auto& [tid, seen] : threads) {
-    std::size_t most = 0;
-    for (const auto& [stack, count] : seen.stacks)
-      most = std::max(most, count);
-    if (2 * seen.running > seen.count || !are_nearly_all(most, seen.count)) return true;
-  }
+  return out;
+}
+
+/// A rank that waits for its workers, or for other threads of its own, comes when these do. Threads
+/// without Python stacks are known by the scheduler's events alone.
+bool has_helper_at_work(const trace::Trace& trace, const RankData& rank,
+                        const std::vector<ThreadLook>& others, Interval window) {
   const double least_ns =
       (1 - kNearlyAllShare) * static_cast<double>(window.end_ns - window.begin_ns);
-  return std::any_of(rank.helpers_running.begin(), rank.helpers_running.end(),
+  return std::any_of(others.begin(), others.end(),
+                     [](const ThreadLook& look) { return look.is_at_work(); }) ||
+         std::any_of(rank.workers.begin(), rank.workers.end(),
+                     [&](const WorkerData& worker) {
+                       return look_at(trace, worker.samples, window).is_at_work();
+                     }) ||
+         std::any_of(rank.helpers_running.begin(), rank.helpers_running.end(),
                      [&](const IntervalSet& helper) {
                        return static_cast<double>(helper.measure_ns(window)) > least_ns;
                      });
@@ -143,37 +153,12 @@ std::string call_of(const trace::Trace& trace, const std::vector<trace::Frame>& 
   });
   for (auto frame = own.base(); frame != frames.end(); ++frame)
     if (is_communication(file_of(*frame))) return std::string(text_of(trace, frame->function));
-  if (frames.empty() || own == frames.rbegin()) return {};
+  if (frames.empty()) return {};
   const trace::Frame& leaf = frames.back();
   if (is_distributed(file_of(leaf))) return std::string(text_of(trace, leaf.function));
   const bool is_backward =
       classify_frame(text_of(trace, leaf.function), file_of(leaf)) == FrameRole::kBackward;
   return is_backward ? "backward" : "";
-}
-
-/// Threads but the training one of which nearly all samples sleep in one stack, in communication.
-std::vector<LastStack> others_in_communication(const trace::Trace& trace, const RankData& rank,
-                                               std::int64_t from_ns) {
-  std::map<std::int32_t, std::vector<ThreadSample>> threads;
-  const trace::SampleTable& table = trace.samples;
-  for (std::size_t i = 0; i < table.size(); ++i) {
-    if (table.pid[i] != rank.pid || table.tid[i] == rank.main_tid || table.is_native[i] != 0 ||
-        table.time_ns[i] < from_ns)
-      continue;
-    threads[table.tid[i]].push_back(
-        {table.time_ns[i], table.stack[i], table.state[i], table.holds_gil[i] != 0});
-  }
-  std::vector<LastStack> out;
-  for (const auto& [tid, of_thread] : threads) {
-    std::vector<const ThreadSample*> samples;
-    for (const ThreadSample& sample : of_thread)
-      samples.push_back(&sample);
-    LastStack stack = last_stack(trace, samples);
-    if (are_nearly_all(asleep_among(samples), samples.size()) &&
-        are_nearly_all(stack.count, samples.size()) && !call_of(trace, stack.frames).empty())
-      out.push_back(std::move(stack));
-  }
-  return out;
 }
 
 /// A worker of the data loader is one of the job: it was looked at, too.
@@ -186,40 +171,36 @@ bool waits_outside(const trace::Trace& trace, const RankData& rank, const LastSt
          });
 }
 
-Stand stand_of(const trace::Trace& trace, const RankData& rank, std::int64_t from_ns,
-               std::int64_t end_ns) {
-  const auto samples = samples_since(rank, from_ns);
-  Stand out{.posture = Posture::kUnknown, .stack = last_stack(trace, samples), .call = {}};
+Stand stand_of(const trace::Trace& trace, const RankData& rank,
+               const std::map<std::int32_t, std::vector<ThreadSample>>& other_samples,
+               Interval window) {
+  const auto samples = samples_since(rank, window.begin_ns);
+  ThreadLook main = look_at(trace, samples);
+  Stand out{.posture = Posture::kUnknown, .stack = main.stack, .call = {}};
   if (samples.size() < kFewSamplesMin) return out;
-  out.posture = Posture::kAtWork;
-  if (is_stopped(samples, false)) {
-    out.posture = Posture::kStopped;
-    return out;
+  out.posture = is_stopped(samples, false) ? Posture::kStopped : Posture::kAtWork;
+  const double length_ns = static_cast<double>(window.end_ns - window.begin_ns);
+  const bool runs =
+      static_cast<double>(rank.main.running.measure_ns(window)) > (1 - kNearlyAllShare) * length_ns;
+  if (out.posture == Posture::kStopped || runs || !main.sleeps() || !main.stands()) return out;
+  std::vector<ThreadLook> others;
+  std::vector<LastStack> in_communication;
+  if (!call_of(trace, main.stack.frames).empty()) in_communication.push_back(main.stack);
+  for (const auto& [tid, of_thread] : other_samples) {
+    others.push_back(look_at(trace, of_thread, window));
+    const ThreadLook& look = others.back();
+    if (look.sleeps() && look.stands() && !call_of(trace, look.stack.frames).empty())
+      in_communication.push_back(look.stack);
   }
-  const double running_ns =
-      static_cast<double>(rank.main.running.measure_ns({from_ns, std::max(from_ns, end_ns)}));
-  const double idle_share = 1 - kNearlyAllShare;
-  if (!are_nearly_all(asleep_among(samples), samples.size()) ||
-      !are_nearly_all(out.stack.count, samples.size()) ||
-      running_ns > idle_share * static_cast<double>(end_ns - from_ns))
-    return out;
-  out.call = call_of(trace, out.stack.frames);
-  std::vector<LastStack> others = others_in_communication(trace, rank, from_ns);
-  if (out.call.empty() && !others.empty()) {
-    out.stack = std::move(others.back());
-    out.call = call_of(trace, out.stack.frames);
-    others.pop_back();
-  }
-  if (!others.empty()) {
-    out.beside = std::move(others.front());
-    out.call_beside = call_of(trace, out.beside.frames);
-  }
-  if (!out.call.empty())
+  if (!in_communication.empty()) {
     out.posture = Posture::kInCommunication;
-  else if (!out.stack.frames.empty() && !has_worker_at_work(rank, from_ns) &&
-           !has_thread_at_work(trace, rank, {from_ns, end_ns}))
-    out.posture = waits_outside(trace, rank, out.stack, {from_ns, end_ns}) ? Posture::kOutside
-                                                                           : Posture::kAsleep;
+    out.stack = in_communication.front();
+    out.call = call_of(trace, out.stack.frames);
+    if (in_communication.size() > 1) out.beside = in_communication[1];
+  } else if (!out.stack.frames.empty() && !has_helper_at_work(trace, rank, others, window)) {
+    out.posture =
+        waits_outside(trace, rank, out.stack, window) ? Posture::kOutside : Posture::kAsleep;
+  }
   return out;
 }
 
@@ -238,7 +219,8 @@ std::vector<std::string> who_waits_where(const trace::Trace& trace, const JobDat
       places[{call, here.function, here.file, here.line}].push_back(job.ranks[r].rank);
     };
     add(stands[r].call, stands[r].stack);
-    if (!stands[r].call_beside.empty()) add(stands[r].call_beside, stands[r].beside);
+    if (const LastStack& beside = stands[r].beside; !beside.frames.empty())
+      add(call_of(trace, beside.frames), beside);
   }
   std::vector<std::string> out;
   for (const auto& [place, ranks] : places) {
@@ -307,7 +289,7 @@ class Describer {
   /// Two threads of a rank wait in communication at once, and no rank is elsewhere.
   std::optional<Hang> crossed() const {
     const auto two = std::find_if(stands_.begin(), stands_.end(),
-                                  [](const Stand& stand) { return !stand.call_beside.empty(); });
+                                  [](const Stand& stand) { return !stand.beside.frames.empty(); });
     if (two == stands_.end()) return std::nullopt;
     Hang out = describe("hang", {});
     out.finding.verdict = "mismatched_collective";
@@ -353,8 +335,9 @@ class Describer {
         posture == Posture::kOutside && wait
             ? fmt::format(words::kAsleepAndMayWake, wait_text(wait->call, wait->on))
             : std::string(words::kAtWork);
-    return fmt::format(words::kWaitForOneAtWork, fmt::join(waiting, ", "), fmt::join(working, ", "),
-                       state, here.function, here.file, here.line, span_ms() / kMsPerSecond);
+    return fmt::format(words::kWaitForOneAtWork, fmt::join(waiting, ", "),
+                       waiting.size() == 1 ? "waits" : "wait", fmt::join(working, ", "), state,
+                       here.function, here.file, here.line, span_ms() / kMsPerSecond);
   }
 
   std::string all_wait() const {
@@ -394,13 +377,8 @@ class Describer {
     };
     if (!is_frame_of(stack.frames, is_worker_wait)) return;
     for (const WorkerData& worker : rank.workers) {
-      std::vector<const ThreadSample*> samples;
-      for (const ThreadSample& sample : worker.samples)
-        if (sample.time_ns >= window_.begin_ns) samples.push_back(&sample);
-      const LastStack at = last_stack(trace_, samples);
-      if (at.frames.empty() || is_frame_of(at.frames, is_worker_idle) ||
-          !are_nearly_all(at.count, at.samples))
-        continue;
+      const LastStack at = look_at(trace_, worker.samples, window_).stack;
+      if (at.frames.empty() || is_frame_of(at.frames, is_worker_idle)) continue;
       finding.evidence.push_back(
           fmt::format(words::kStandsForWorker, trace::pid_on_host(worker.pid)));
       add_last_stack(trace_, at, finding);
@@ -439,8 +417,9 @@ Standstill find_standstill(const trace::Trace& trace, const JobData& job) {
   if (window.end_ns - window.begin_ns < least_ns) return {};
   std::vector<Stand> stands;
   std::map<Posture, std::vector<std::size_t>> by_posture;
+  OtherThreads others = other_threads(trace, job);
   for (const RankData& rank : job.ranks) {
-    stands.push_back(stand_of(trace, rank, window.begin_ns, window.end_ns));
+    stands.push_back(stand_of(trace, rank, others[rank.pid], window));
     by_posture[stands.back().posture].push_back(stands.size() - 1);
   }
   Standstill out;

@@ -17,9 +17,10 @@ struct Standstill {
 
 /// Compares where the training threads of the ranks were, for at least kStandstillMinMs and in
 /// nearly all samples: asleep in communication, asleep elsewhere, stopped, or at work. Those that
-/// sleep elsewhere or are stopped hold up those that sleep in communication; one at work may come
-/// yet, so it is told and not named. Since when, the recording does not know. Empty if a rank has
-/// no Python stacks, or if nobody waits all the time.
+/// sleep elsewhere or are stopped hold up those that sleep in communication. One at work may come
+/// yet, and so may one that sleeps in a call that somebody outside ends: a note tells of them, and
+/// of ranks without stacks. Since when, the recording does not know. Empty if nobody waits all the
+/// time.
 [[nodiscard]] Standstill find_standstill(const trace::Trace& trace, const JobData& job);
 
 }  // namespace kansoku::diagnose

@@ -69,18 +69,41 @@ class StandstillTest : public ::testing::Test {
       add(kBackward, SampleState::kSleeping);
   }
 
-  /// Another thread of a rank, asleep all the time.
+  /// Samples of a thread of a rank in the trace, asleep all the time.
   void add_thread(const RankData& rank, const NamedFrames& frames) {
+    add_thread(rank, rank.pid + 1000, frames);
+  }
+  void add_thread(const RankData& rank, std::int32_t tid, const NamedFrames& frames) {
     const trace::StackId stack = stack_of(frames);
     trace::SampleTable& table = trace_.samples;
     for (const ThreadSample& sample : rank.samples) {
       table.time_ns.push_back(sample.time_ns);
       table.pid.push_back(rank.pid);
-      table.tid.push_back(rank.pid + 1000);
+      table.tid.push_back(tid);
       table.stack.push_back(stack);
       table.state.push_back(SampleState::kSleeping);
       table.holds_gil.push_back(0);
       table.is_native.push_back(0);
+    }
+  }
+
+  /// The call that the kernel tells of its main thread.
+  void add_wait(const RankData& rank, std::string_view call) {
+    trace_.tracks.push_back({});
+    trace_.tracks.back().tid = trace_.tracks.back().pid = rank.pid;
+    for (const ThreadSample& sample : rank.samples) {
+      trace::ArgValue arg;
+      arg.kind = trace::ArgValue::Kind::kString;
+      arg.key = trace_.strings.intern("call");
+      arg.text = trace_.strings.intern(call);
+      auto& instants = trace_.instants;
+      instants.time_ns.push_back(sample.time_ns);
+      instants.track.push_back(
+          trace::TrackId{static_cast<std::uint32_t>(trace_.tracks.size() - 1)});
+      instants.name.push_back(trace_.strings.intern("wait"));
+      instants.arg_begin.push_back(static_cast<std::uint32_t>(trace_.args.size()));
+      instants.arg_count.push_back(1);
+      trace_.args.push_back(arg);
     }
   }
 
@@ -126,7 +149,7 @@ TEST_F(StandstillTest, ARankAtWorkIsToldAndNotNamed) {
   EXPECT_FALSE(found.hang);
   EXPECT_THAT(
       found.note,
-      HasSubstr("rank 0, 1, 2 waits for rank 3, which is at work in cleanup (/app/train.py:7)"));
+      HasSubstr("rank 0, 1, 2 wait for rank 3, which is at work in cleanup (/app/train.py:7)"));
 }
 
 // A sleeping rank may wait for the one that works, in a way that its stack does not show.
@@ -136,7 +159,7 @@ TEST_F(StandstillTest, BesideARankAtWorkNobodyIsNamed) {
   add(kOwn, SampleState::kRunning);
   const Standstill found = find();
   EXPECT_FALSE(found.hang);
-  EXPECT_THAT(found.note, HasSubstr("waits for rank 3"));
+  EXPECT_THAT(found.note, HasSubstr("wait for rank 3"));
 }
 
 TEST_F(StandstillTest, ARankWhoseWorkerComputesIsAtWork) {
@@ -149,6 +172,8 @@ TEST_F(StandstillTest, ARankWhoseWorkerComputesIsAtWork) {
   for (ThreadSample& sample : job_.ranks.back().workers.back().samples)
     sample.state = SampleState::kSleeping;
   EXPECT_TRUE(find().hang);
+  job_.ranks.back().workers.push_back({901, {}});
+  EXPECT_TRUE(find().hang) << "one that has ended before";
 }
 
 TEST_F(StandstillTest, AWaitForALockIsADeadlock) {
@@ -166,22 +191,7 @@ TEST_F(StandstillTest, AFutexIsALockOfTheProgramsOwn) {
     trace_ = {};
     add_waiting(2);
     add(kOwn, SampleState::kSleeping);
-    trace_.tracks.push_back({});
-    trace_.tracks.back().tid = trace_.tracks.back().pid = 102;
-    for (const ThreadSample& sample : job_.ranks.back().samples) {
-      trace::ArgValue arg;
-      arg.kind = trace::ArgValue::Kind::kString;
-      arg.key = trace_.strings.intern("call");
-      arg.text = trace_.strings.intern(call);
-      auto& instants = trace_.instants;
-      instants.time_ns.push_back(sample.time_ns);
-      instants.track.push_back(
-          trace::TrackId{static_cast<std::uint32_t>(trace_.tracks.size() - 1)});
-      instants.name.push_back(trace_.strings.intern("wait"));
-      instants.arg_begin.push_back(static_cast<std::uint32_t>(trace_.args.size()));
-      instants.arg_count.push_back(1);
-      trace_.args.push_back(arg);
-    }
+    add_wait(job_.ranks.back(), call);
     const Standstill found = find();
     if (call == "recvfrom") {
       EXPECT_FALSE(found.hang) << "somebody outside may answer";
@@ -230,6 +240,40 @@ TEST_F(StandstillTest, TwoThreadsOfARankInCommunicationNameNobody) {
   EXPECT_THAT(found.hang->finding.evidence, Contains(HasSubstr("two threads of rank 0")));
 }
 
+TEST_F(StandstillTest, TheTrainingThreadIsNotBesideItself) {
+  add_waiting(3);
+  for (const RankData& rank : job_.ranks)
+    add_thread(rank, rank.main_tid, kBackward);
+  EXPECT_FALSE(find().hang);
+}
+
+TEST_F(StandstillTest, WrappersOfTorchDistributedWaitForOthers) {
+  const NamedFrames sharded{
+      {"train", "/app/train.py"},
+      {"wait_for_unshard",
+       "/usr/lib/python3/dist-packages/torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py"}};
+  add(sharded, SampleState::kSleeping);
+  add(sharded, SampleState::kSleeping);
+  add(kOwn, SampleState::kSleeping);
+  const Standstill found = find();
+  ASSERT_TRUE(found.hang);
+  EXPECT_THAT(found.hang->finding.ranks, ElementsAre(2));
+}
+
+// A sampler that wakes a thread up sees it asleep; the scheduler saw it run.
+TEST_F(StandstillTest, WhoRunsByTheSchedulersEventsIsAtWork) {
+  add_waiting(2);
+  RankData& rank = add(kOwn, SampleState::kSleeping);
+  const stats::IntervalSet half = stats::IntervalSet::of({{0, 2'000'000'000}});
+  rank.main.running = half;
+  EXPECT_FALSE(find().hang);
+  rank.main.running = {};
+  rank.helpers_running.push_back(half);
+  EXPECT_FALSE(find().hang) << "a thread without Python";
+  rank.helpers_running.clear();
+  EXPECT_TRUE(find().hang);
+}
+
 TEST_F(StandstillTest, HalfAgainstHalfNamesNobody) {
   add_waiting(2);
   add(kBarrier, SampleState::kSleeping);
@@ -269,6 +313,7 @@ TEST_F(StandstillTest, AWorkerThatStandsIsThePlace) {
     for (const ThreadSample& sample : rank.samples)
       rank.workers.back().samples.push_back({sample.time_ns, stack, SampleState::kSleeping, false});
   }
+  add_wait(rank, "poll");
   const Standstill found = find();
   ASSERT_TRUE(found.hang);
   EXPECT_EQ(found.hang->finding.verdict, "stuck_input");
@@ -309,6 +354,12 @@ TEST_F(StandstillTest, AHookBelowALibraryIsTheJobsOwn) {
   ASSERT_TRUE(found.hang);
   EXPECT_EQ(found.hang->finding.function, "hook");
   EXPECT_EQ(found.hang->finding.verdict, "missing_rank");
+  job_.ranks.pop_back();
+  add({{"train", "/app/train.py"}, {"all_reduce", kC10d}, {"hook", "/app/hooks.py"}},
+      SampleState::kSleeping);
+  ASSERT_TRUE(find().hang);
+  EXPECT_EQ(find().hang->finding.function, "hook");
+  EXPECT_EQ(find().hang->finding.verdict, "missing_rank") << "no collective";
 }
 
 TEST_F(StandstillTest, StacksThatChangeMove) {
