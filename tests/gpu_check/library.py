@@ -53,7 +53,7 @@ def times():
         mine = program.get(key, 0) * (0.001 if PERTURB else 1)
         # The library's events lie within the program's: its time is never longer, but for the clock's steps.
         check("time_of_" + kernel.removeprefix("library_"), len(found) == 1 and 0 < found[0] <= 1.02 * mine + 2,
-              f"half of them within {sum(found):.1f} us, {mine:.1f} us on average between the program's own events: {sum(found) / mine if mine else 0:.3f}")
+              f"half of them within {sum(found):.1f} us, {mine:.1f} us between the program's own events: {sum(found) / mine if mine else 0:.3f}")
     clocks = [note for note in rows(report, "notes") if note.startswith("device times of context")]
     check("clock", len(clocks) == (2 if PERTURB else 1), "; ".join(clocks))
     copied = {row["pageable"]: row["bytes"] for row in rows(report, "copies") if row["kind"] == "DtoH"}
