@@ -79,7 +79,7 @@ Result<std::vector<std::optional<HostClock>>> host_clocks(const trace::Trace& tr
   const Collectives collectives = match_collectives(job);
   Ties ties;
   for (const Instance& instance : collectives.instances) {
-    if (instance.is_complete && joins_all(job.op_names[instance.op]))
+    if (instance.is_complete && instance.is_of_all && joins_all(job.op_names[instance.op]))
       add_instance(job, instance, ties);
   }
   std::vector<std::optional<HostClock>> clocks(host_count);

@@ -19,6 +19,8 @@
 #include "diagnose/internal/causes/uneven_time.h"
 #include "diagnose/internal/order.h"
 #include "diagnose/internal/profile/recorded_patterns.h"
+#include "diagnose/internal/stages/stage_findings.h"
+#include "diagnose/internal/stages/stages.h"
 #include "diagnose/internal/standstill/hang.h"
 #include "diagnose/internal/standstill/standstill.h"
 #include "diagnose/internal/steps/collectives.h"
@@ -513,7 +515,8 @@ void diagnose_windows(const trace::Trace& trace, const Options& options, JobData
   const double window_ms = stats::mean(times.front().step_ms);
   out.steps.found_by = windows.found_by;
   const Context context{trace, job, collectives, windows, phases, times, window_ms, window_ms};
-  out.findings = find_causes(context, options, job.notes);
+  compare_ranks(context, options, out.findings, job.notes);
+  find_causes(context, options, out.findings, job.notes);
   verdict::put_in_order(out.findings);
 }
 
@@ -539,6 +542,27 @@ void add_slowed(Finding slowed, std::vector<Finding>& findings) {
     with->evidence.push_back(std::move(slowed.evidence.front()));
 }
 
+// Time lost because stages are not equal, and the part of it that no rank's finding costs.
+void measure_uneven_stages(Diagnosis& out) {
+  out.loss_ms_per_step = std::max(0.0, out.pipeline->passes_ms - out.pipeline->equal_ms);
+  double explained_ms = 0;
+  for (const Finding& finding : out.findings)
+    explained_ms += is_rank_excess(finding) ? finding.cost_ms_per_step : 0;
+  if (out.loss_ms_per_step > 0)
+    out.not_explained_share = std::clamp(1 - explained_ms / out.loss_ms_per_step, 0.0, 1.0);
+}
+
+// Time lost because ranks that do the same differ.
+void compare_whole_steps(const Context& context, const Options& options, JobData& job,
+                         Diagnosis& out) {
+  measure_loss(job, work_series(context), out);
+  add_what_if(context, options, out);
+  if (auto moving = find_moving_imbalance(context, options, out, job.notes)) {
+    out.findings.push_back(std::move(*moving));
+    verdict::put_in_order(out.findings);
+  }
+}
+
 void diagnose_steps(const trace::Trace& trace, const Options& options, JobData& job,
                     const Collectives& collectives, Diagnosis& out) {
   const StepTable steps = find_steps(trace, collectives, options, job);
@@ -555,17 +579,20 @@ void diagnose_steps(const trace::Trace& trace, const Options& options, JobData& 
     Context context{trace,  job,   collectives,         steps,
                     phases, times, out.steps.median_ms, mean_step_ms};
     context.kernel = read_kernel_use(trace, job, steps, mean_step_ms);
-    out.findings = find_causes(context, options, job.notes);
+    const auto stages = find_stages(job, steps);
+    if (stages)
+      out.pipeline = find_stage_causes(context, *stages, options, out.findings, job.notes);
+    else
+      compare_ranks(context, options, out.findings, job.notes);
+    find_causes(context, options, out.findings, job.notes);
     if (job.is_single) {
       if (auto slowed = find_slowed(context, options)) add_slowed(std::move(*slowed), out.findings);
     }
     verdict::put_in_order(out.findings);
-    measure_loss(job, work_series(context), out);
-    add_what_if(context, options, out);
-    if (auto moving = find_moving_imbalance(context, options, out, job.notes)) {
-      out.findings.push_back(std::move(*moving));
-      verdict::put_in_order(out.findings);
-    }
+    if (out.pipeline)
+      measure_uneven_stages(out);
+    else if (!stages)
+      compare_whole_steps(context, options, job, out);
     add_patterns(context, out);
     fill_step_view(context, durations, out);
   }
@@ -621,6 +648,8 @@ Diagnosis diagnose_job(const trace::Trace& trace, const Options& options, JobDat
   out.pids.assign(job.pids.begin(), job.pids.end());
   out.heat_column_count_max = options.heat_column_count_max;
   out.losses = losses_of(trace);
+  if (job.messages.size() + job.sends_alone + job.receives_alone > 0)
+    out.messages = {job.messages.size(), job.sends_alone, job.receives_alone};
   if (!job.ranks.empty()) {
     const Collectives collectives = match_collectives(job);
     diagnose_steps(trace, options, job, collectives, out);

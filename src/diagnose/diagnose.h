@@ -145,6 +145,26 @@ enum class Verdict : std::uint8_t { kFindings, kNothingFound, kNotEnoughData };
 /// "findings", "nothing_found", "not_enough_data".
 [[nodiscard]] std::string_view verdict_name(Verdict verdict);
 
+/// Messages between ranks.
+struct MessageSummary {
+  std::size_t matched{0};                         // sent by one rank and received by another
+  std::size_t sends_alone{0}, receives_alone{0};  // whose other side was not seen
+};
+
+/// Ranks that pass micro-batches on, and their work between these, with nothing else to wait for.
+struct PipelineSummary {
+  struct Stage {
+    std::vector<std::int32_t> ranks;  // one of each of the equal pipelines
+    double work_ms{0};                // of their mean, per step
+  };
+  std::vector<Stage> stages;
+  std::size_t micro_batches{0};  // of a step; 0: not known
+  double passes_ms{0};           // from a step's first pass to its last, run again
+  double equal_ms{0};            // the same, if all stages had the same work
+  double bubble_share{0};        // of the ranks' time that they wait with equal stages
+  double uneven_share{0};        // and beyond that, since stages are not equal
+};
+
 struct Diagnosis {
   std::string job;        // its name; "" if there is none
   bool is_single{false};  // of one process that tells no rank, which stands as rank 0
@@ -159,9 +179,11 @@ struct Diagnosis {
       unreadable;              // ranks whose files lost so much that none is told of alone
   double loss_ms_per_step{0};  // mean over steps of (greatest - median) work over ranks
   double not_explained_share{0};
-  std::optional<double> slowdown;      // S: step time over that of a job in which nobody is slower
-  double slowdown_low{0};              // 2.5 % quantile of S over resampled steps
-  std::optional<WhatIf> what_if;       // of operation timelines
+  std::optional<double> slowdown;  // S: step time over that of a job in which nobody is slower
+  double slowdown_low{0};          // 2.5 % quantile of S over resampled steps
+  std::optional<WhatIf> what_if;   // of operation timelines
+  std::optional<MessageSummary> messages;  // nothing: none was seen
+  std::optional<PipelineSummary> pipeline;
   std::vector<NamedPattern> patterns;  // of profiles: a rank each, greatest shares
   std::vector<trace::Loss> losses;
   std::vector<std::string> notes;

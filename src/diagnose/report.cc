@@ -95,6 +95,28 @@ Json patterns_json(const std::vector<NamedPattern>& patterns) {
   return out;
 }
 
+Json messages_json(const MessageSummary& messages) {
+  return Json::object()
+      .set("matched", messages.matched)
+      .set("sends_alone", messages.sends_alone)
+      .set("receives_alone", messages.receives_alone);
+}
+
+Json pipeline_json(const PipelineSummary& pipeline) {
+  Json stages = Json::array();
+  for (const PipelineSummary::Stage& stage : pipeline.stages)
+    stages.push(Json::object()
+                    .set("ranks", Json::array_of(stage.ranks))
+                    .set("work_ms", rounded(stage.work_ms)));
+  return Json::object()
+      .set("stages", std::move(stages))
+      .set("micro_batches", pipeline.micro_batches > 0 ? Json(pipeline.micro_batches) : Json())
+      .set("passes_ms", rounded(pipeline.passes_ms))
+      .set("equal_ms", rounded(pipeline.equal_ms))
+      .set("bubble_share", rounded(pipeline.bubble_share))
+      .set("uneven_share", rounded(pipeline.uneven_share));
+}
+
 Json losses_json(const std::vector<trace::Loss>& losses) {
   Json out = Json::object();
   for (const trace::Loss& loss : losses) {
@@ -199,6 +221,8 @@ Json to_json(const Diagnosis& diagnosis) {
       .set("notes", Json::array_of(diagnosis.notes))
       .set("missing", Json::array_of(diagnosis.missing));
   if (!diagnosis.other_jobs.empty()) out.set("other_jobs", other_jobs);
+  if (diagnosis.messages) out.set("messages", messages_json(*diagnosis.messages));
+  if (diagnosis.pipeline) out.set("pipeline", pipeline_json(*diagnosis.pipeline));
   if (diagnosis.what_if) out.set("what_if", to_json(*diagnosis.what_if));
   if (!diagnosis.patterns.empty()) out.set("patterns", patterns_json(diagnosis.patterns));
   return out;

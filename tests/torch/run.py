@@ -4,7 +4,7 @@
 
   run.py                       every part; finished runs of this commit are skipped
   run.py starts                ten ways to start a job x healthy, hook on rank 2, hook on rank 0, attached in mid-run: twice each
-  run.py pipelines             GPipe, 1F1B, interleaved; healthy, unequal stages, one slow
+  run.py pipelines             GPipe, 1F1B, interleaved; healthy, unequal stages, 2 x 2, one stage slow
   run.py files                 profiles and Flight Recorder dumps that PyTorch writes
   run.py hangs                 jobs that stand, and `kansoku hang` attached when they do; jobs that are slow at that moment
   run.py gate                  a few of these, without times and places: a test
@@ -89,14 +89,14 @@ class Lab:
     def command(words):
         return [os.path.join(JOBS, word) if word.endswith(".py") else word for word in words]
 
-    def of_fault(self, rank, steps):
-        fault = {} if rank is None else {"FAULT": "hook", "FAULT_RANK": str(rank), "DOSE": str(DOSE_MS / 1000)}
+    def of_fault(self, rank, steps, kind="hook"):
+        fault = {} if rank is None else {"FAULT": kind, "FAULT_RANK": str(rank), "DOSE": str(DOSE_MS / 1000)}
         return self.settings(STEPS=str(steps), **fault)
 
-    def recorded(self, run, trace):
+    def recorded(self, run, trace, fault="hook"):
         """What the job said."""
         if not run.attached:
-            done = kit.record(self.kansoku, trace, "-q", "--force", of=self.command(run.command), env=self.of_fault(run.rank, 120), timeout=300)
+            done = kit.record(self.kansoku, trace, "-q", "--force", of=self.command(run.command), env=self.of_fault(run.rank, 120, fault), timeout=300)
             kit.expect(done.returncode == 0, f"the job ended with status {done.returncode}: {(done.stdout + done.stderr)[-2000:]}")
             return done.stdout
         with kit.Job(self.command(run.command), env=self.of_fault(run.rank, 100000), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -152,12 +152,12 @@ def hook_ms(said, calls_a_step=1):
     return calls_a_step * (float(told[2]) / int(told[1]) if told and int(told[1]) else DOSE_MS)
 
 
-def recording(lab, run, calls_a_step=1):
+def recording(lab, run):
     with tempfile.TemporaryDirectory() as folder:
         trace = os.path.join(folder, "run.pftrace")
         said = lab.recorded(run, trace)
         answer = lab.diagnosed(trace)
-    wrong = judged(answer, run.rank, hook_ms(said, calls_a_step))
+    wrong = judged(answer, run.rank, hook_ms(said))
     if ranks_of(answer) != [0, 1, 2, 3]:
         wrong.append(f"ranks of the job: {ranks_of(answer)}")
     return {"wrong": wrong, "findings": [shown(one) for one in answer["findings"]], "steps": answer["steps"]["count"]}
@@ -170,12 +170,65 @@ def starts(lab):
 
 
 def pipelines(lab):
+    """Three schedules: nobody is to blame in four forms; one stage is slow in five, by sleeping or by computing."""
     for schedule in SCHEDULES:
-        words = [*LAUNCHED, "pipeline.py", schedule]
-        for name, more, rank in (("healthy", [], None), ("unequal", ["unequal"], None), ("two micro-batches", ["2"], None),
-                                 *((f"hook on {rank}", [], rank) for rank in range(4))):
-            run = Run("pipelines", f"{schedule}, {name}", [*words, *more], rank, False, 1)
-            yield run, lambda run=run: recording(lab, run, calls_a_step=4)
+        # A pipeline's number of micro-batches is at least that of its stages, but for the first schedule.
+        few = ["2"] if schedule == "gpipe" else ["twice", "2"]
+        forms = [("healthy", [], None, "none"), ("unequal", ["unequal"], None, "none"), ("2 x 2", ["twice"], None, "none"),
+                 ("two micro-batches", few, None, "none"), ("sleeps on 0", [], 0, "hook"), ("computes on 1", [], 1, "work"),
+                 ("sleeps on 2", [], 2, "hook"), ("computes on 3", [], 3, "work"), ("2 x 2, sleeps on 3", ["twice"], 3, "hook")]
+        for name, more, rank, fault in forms:
+            run = Run("pipelines", f"{schedule}, {name}", [*LAUNCHED, "pipeline.py", schedule, *more], rank, False, 1)
+            yield run, lambda run=run, fault=fault: pipeline(lab, run, fault)
+    for schedule in SCHEDULES[:2]:
+        for number in (1, 2):
+            run = Run("pipelines", f"{schedule}, equal cut", [*LAUNCHED, "pipeline.py", schedule], None, False, number)
+            yield run, lambda run=run: equal_cut(lab, run)
+
+
+def equal_cut(lab, run):
+    """Stages whose work is a device's, so that processors are no limit: the promised step against that of the equal cut."""
+    took = []
+    for stage_ms in ("10,10,20,10", "12.5,12.5,12.5,12.5"):
+        with tempfile.TemporaryDirectory() as folder:
+            trace = os.path.join(folder, "run.pftrace")
+            os.environ["STAGE_MS"] = stage_ms
+            lab.recorded(run, trace)
+            del os.environ["STAGE_MS"]
+            answer = lab.diagnosed(trace)
+        took.append((answer["steps"]["median_ms"], answer["pipeline"]["passes_ms"], answer["pipeline"]["equal_ms"]))
+    promised, saved = took[0][1] - took[0][2], took[0][0] - took[1][0]
+    wrong = [] if abs(saved - promised) <= NEAR * promised else [f"promised {promised:.1f} ms, saved {saved:.1f}"]
+    return {"wrong": wrong + [f"blamed: {shown(one)}" for one in blaming(answer)], "promised_ms": promised, "saved_ms": saved,
+            "step_ms": [one[0] for one in took]}
+
+
+def idle_by_formula(words):
+    """Of P stages with M micro-batches in v parts a rank each is idle for P - 1 of v M + P - 1 passes."""
+    stages, parts = (2 if "twice" in words else 4), (2 if "interleaved" in words else 1)
+    micro_batches = next((int(word) for word in words[words.index("pipeline.py"):] if word.isdigit()), 4)
+    return (stages - 1) / (parts * micro_batches + stages - 1)
+
+
+def pipeline(lab, run, fault):
+    with tempfile.TemporaryDirectory() as folder:
+        trace = os.path.join(folder, "run.pftrace")
+        said = lab.recorded(run, trace, fault)
+        answer = lab.diagnosed(trace)
+    wrong = judged(answer, run.rank, hook_ms(said, calls_a_step=4))
+    sent = sum(map(int, re.findall(r" sent=(\d+)", said)))
+    if answer.get("messages") != {"matched": sent, "sends_alone": 0, "receives_alone": 0}:
+        wrong.append(f"messages: {answer.get('messages')}, {sent} sent")
+    found, formula = answer.get("pipeline"), idle_by_formula(run.command)
+    if found is None:
+        wrong.append("no pipeline")
+    elif run.rank is None and "unequal" not in run.name and abs(found["bubble_share"] - formula) > NEAR * formula:
+        wrong.append(f"bubble {found['bubble_share']:.3f} for {formula:.3f}")
+    if run.name.endswith("unequal") and not any("stage 2, counted from 0, has" in note for note in answer["notes"]):
+        wrong.append("the unequal stage is not told")
+    shares = {key: found[key] for key in ("bubble_share", "uneven_share", "passes_ms", "equal_ms")} if found else {}
+    return {"wrong": wrong, "findings": [shown(one) for one in answer["findings"]], "steps": answer["steps"]["count"], **shares,
+            "formula": formula}
 
 
 def written(lab, kind, settings):
@@ -268,7 +321,7 @@ def hangs(lab):
 
 
 PARTS = {"starts": starts, "pipelines": pipelines, "files": files, "hangs": hangs}
-GATE = {"lightning, healthy", "lightning, hook on 0", "ray, hook on 2", "thread, hook on 2", "spawn, attached", "gpipe, healthy",
+GATE = {"lightning, healthy", "lightning, hook on 0", "ray, hook on 2", "thread, hook on 2", "spawn, attached", "gpipe, healthy", "1f1b, computes on 1",
         "profile, hook, stacks", "dumps, sleep, JSON", "asleep, ddp", "stop, fsdp"}
 
 

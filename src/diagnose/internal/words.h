@@ -251,6 +251,8 @@ inline constexpr char kTimeAlike[] =
 inline constexpr char kInsideFor[] =
     "ranks {} have been in {} for {:.1f} s, until the end of the recording";
 inline constexpr char kGradientReduction[] = "a gradient reduction";
+inline constexpr char kMessage[] = "a wait for a message";
+inline constexpr char kWaitsForMessage[] = "rank {} waits for a message of rank {}, for {:.1f} s";
 inline constexpr char kNeverJoined[] = "rank {} never joined it";
 inline constexpr char kAllArrived[] =
     "every rank has arrived: the cause is the network or a deadlock inside the library, no "
@@ -412,6 +414,21 @@ inline constexpr char kTraceHasNothing[] =
     "no operator, kernel or collective in the trace: Kansoku reads categories such as cpu_op, "
     "kernel, user_annotation (gloo:)";
 
+// Stages of a pipeline.
+inline constexpr char kOfItsStage[] = "in the other pipelines";
+inline constexpr char kRunsAlone[] =
+    "only rank {} runs {}: {:.1f} ms per step of the {:.1f} ms that it works";
+inline constexpr char kAboveOtherStages[] =
+    "it is stage {} of {}, counted from 0, and works {:.1f} ms per step longer than the other "
+    "stages";
+inline constexpr char kPipeline[] =
+    "a pipeline of {} stages{}: with equal stages its schedule leaves ranks idle for {:.0f} % of "
+    "its passes (bubble), unequal ones for {:.0f} % more";
+inline constexpr char kMicroBatches[] = " with {} micro-batches";
+inline constexpr char kUnevenStages[] =
+    "stage {}, counted from 0, has {:.1f} times the work of the others ({:.1f} ms per step, {:.1f} "
+    "on average): an equal cut would save up to {:.1f} ms of {:.1f} ms of passes";
+
 // Timelines of operations.
 inline constexpr char kAloneAgainstIdeal[] = "alone, against the ideal step: ";
 inline constexpr char kMeanAndIdealStep[] =
@@ -476,6 +493,8 @@ inline constexpr char kAlignedByTime[] =
 inline constexpr char kAlignedByCount[] =
     "steps hold no collective: Kansoku aligned them by their number since the last one of all "
     "ranks";
+inline constexpr char kAlignedByMessages[] =
+    "steps hold no collective: Kansoku aligned them by the messages between the ranks";
 inline constexpr char kFewCommonSteps[] = "only {} steps are common to all ranks; Kansoku needs {}";
 inline constexpr char kFewSteps[] = "only {} steps: confidence is limited";
 inline constexpr char kTooFewToName[] = "only {} steps: no rank is called slow with fewer than {}";

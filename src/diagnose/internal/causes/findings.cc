@@ -536,7 +536,7 @@ Lateness measure_lateness(const Context& context, const std::vector<bool>& only)
   out.mean_wait_ms.resize(rank_count);
   out.last_counts.resize(rank_count);
   for (const Instance& instance : context.collectives.instances) {
-    if (!instance.is_complete) continue;
+    if (!instance.is_complete || !instance.is_of_all) continue;
     const auto& steps = context.steps.ranks.front();
     const auto after =
         std::upper_bound(steps.begin(), steps.end(), instance.ranks.front().arrive_ns,
@@ -622,9 +622,8 @@ void find_slow_ranks(const Context& context, const Options& options, std::vector
   }
 }
 
-std::vector<Finding> find_causes(const Context& context, const Options& options,
-                                 std::vector<std::string>& notes) {
-  std::vector<Finding> findings;
+void compare_ranks(const Context& context, const Options& options, std::vector<Finding>& findings,
+                   std::vector<std::string>& notes) {
   if (context.has_steps()) {
     find_slow_ranks(context, options, findings, notes);
   } else {
@@ -633,6 +632,10 @@ std::vector<Finding> find_causes(const Context& context, const Options& options,
   if (auto faults = find_page_faults(context, options)) findings.push_back(std::move(*faults));
   for (Finding& kernel : find_kernel_time(context, options))
     findings.push_back(std::move(kernel));
+}
+
+void find_causes(const Context& context, const Options& options, std::vector<Finding>& findings,
+                 std::vector<std::string>& notes) {
   if (auto stolen = find_stolen(context)) findings.push_back(std::move(*stolen));
   find_lock_waits(context, findings);
   find_contention(context, options, findings, notes);
@@ -643,7 +646,7 @@ std::vector<Finding> find_causes(const Context& context, const Options& options,
     });
     findings.push_back(std::move(*throttled));
   }
-  if (!context.has_steps()) return findings;
+  if (!context.has_steps()) return;
   // Load beside the job explains nothing of the ranks, nor do other machines on the same host.
   const bool is_open = std::all_of(findings.begin(), findings.end(), [](const Finding& finding) {
     return finding.kind == "cpu_contention" || finding.kind == "stolen";
@@ -653,7 +656,6 @@ std::vector<Finding> find_causes(const Context& context, const Options& options,
   if (is_open) {
     if (auto link = find_slow_link(context, options)) findings.push_back(std::move(*link));
   }
-  return findings;
 }
 
 }  // namespace kansoku::diagnose

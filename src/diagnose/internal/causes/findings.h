@@ -46,9 +46,15 @@ void add_lateness(const Context& context, const Lateness& lateness, std::size_t 
 void find_slow_ranks(const Context& context, const Options& options, std::vector<Finding>& findings,
                      std::vector<std::string>& notes);
 
-/// Findings by rank (slow_*, asymmetry, cpu_contention) and common ones, unsorted; `notes` gets
-/// observations without a name. For windows of time: the causes that need no steps.
-[[nodiscard]] std::vector<Finding> find_causes(const Context& context, const Options& options,
-                                               std::vector<std::string>& notes);
+/// Ranks that do the same work, compared: slow_* and their explanations, the kernel's work. For
+/// windows of time: ranks that spend them unlike their peers.
+void compare_ranks(const Context& context, const Options& options, std::vector<Finding>& findings,
+                   std::vector<std::string>& notes);
+
+/// Adds the causes that need no equal ranks to what the comparison found (locks, processors,
+/// quotas, common input, links), unsorted; `notes` gets observations without a name. For windows of
+/// time: the causes that need no steps.
+void find_causes(const Context& context, const Options& options, std::vector<Finding>& findings,
+                 std::vector<std::string>& notes);
 
 }  // namespace kansoku::diagnose

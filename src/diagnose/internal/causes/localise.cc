@@ -16,15 +16,6 @@ namespace {
 
 constexpr std::size_t kDepthMax = 512;  // frames below are cut off
 // The estimate must hold descend_share_min; a resample agrees if it puts at least half there.
-constexpr std::uint32_t kNoStep = 0xffffffff;
-
-std::uint32_t step_at(const std::vector<Interval>& steps, std::int64_t time_ns) {
-  const auto after =
-      std::upper_bound(steps.begin(), steps.end(), time_ns,
-                       [](std::int64_t t, const Interval& step) { return t < step.begin_ns; });
-  if (after == steps.begin() || time_ns >= (after - 1)->end_ns) return kNoStep;
-  return static_cast<std::uint32_t>(after - 1 - steps.begin());
-}
 
 double window_ms(const IntervalSet& set, const std::vector<Interval>& steps) {
   std::int64_t sum_ns = 0;
@@ -83,16 +74,17 @@ void CallTree::add_samples(const Context& context, std::size_t rank, std::option
   const IntervalSet unknown = only ? phases.unknown.intersect(phases.work) : IntervalSet();
   std::size_t hit_count = 0;
   for (const ThreadSample& sample : data.samples) {
-    const std::uint32_t step = step_at(steps, sample.time_ns);
-    if (step == kNoStep || !phases.work.contains(sample.time_ns)) continue;
+    const auto step = step_at(steps, sample.time_ns);
+    if (!step || !phases.work.contains(sample.time_ns)) continue;
     ++sample_counts_[rank];
     const bool is_wanted =
         known.contains(sample.time_ns) ||
         (unknown.contains(sample.time_ns) && phase_of_stack(*trace_, sample.stack) == *only);
     if (!is_wanted) continue;
     ++hit_count;
-    hits_.push_back({node_of(sample.stack), static_cast<std::uint32_t>(rank), step, sample.stack,
-                     data.pid, is_asleep(sample.state)});
+    hits_.push_back({node_of(sample.stack), static_cast<std::uint32_t>(rank),
+                     static_cast<std::uint32_t>(*step), sample.stack, data.pid,
+                     is_asleep(sample.state)});
   }
   if (hit_count == 0) return;
   // Each sample stands for an equal part of the time, whatever the rate was.
@@ -122,13 +114,13 @@ CallTree CallTree::of_faults(const Context& context) {
     const RankData& data = context.job.ranks[r];
     double all = 0;
     for (std::size_t i = 0; i < faults.size(); ++i) {
-      const std::uint32_t step = step_at(context.steps.ranks[r], data.samples[i].time_ns);
-      if (step == kNoStep) continue;
+      const auto step = step_at(context.steps.ranks[r], data.samples[i].time_ns);
+      if (!step) continue;
       ++tree.sample_counts_[r];
       if (!(faults[i] > 0)) continue;
       tree.hits_.push_back({.node = tree.node_of(data.samples[i].stack),
                             .rank = static_cast<std::uint32_t>(r),
-                            .step = step,
+                            .step = static_cast<std::uint32_t>(*step),
                             .stack = data.samples[i].stack,
                             .pid = data.pid,
                             .weight = faults[i]});
@@ -149,12 +141,13 @@ CallTree CallTree::of_workers(const Context& context) {
     std::size_t in_window_count = 0;
     for (const WorkerData& worker : workers) {
       for (const ThreadSample& sample : worker.samples) {
-        const std::uint32_t step = step_at(rank_steps, sample.time_ns);
-        if (step == kNoStep) continue;
+        const auto step = step_at(rank_steps, sample.time_ns);
+        if (!step) continue;
         ++in_window_count;
         if (tree.has_frame(sample.stack, is_worker_idle)) continue;
-        tree.hits_.push_back({tree.node_of(sample.stack), static_cast<std::uint32_t>(r), step,
-                              sample.stack, worker.pid, is_asleep(sample.state)});
+        tree.hits_.push_back({tree.node_of(sample.stack), static_cast<std::uint32_t>(r),
+                              static_cast<std::uint32_t>(*step), sample.stack, worker.pid,
+                              is_asleep(sample.state)});
       }
     }
     tree.sample_counts_[r] = in_window_count;

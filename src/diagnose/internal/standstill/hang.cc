@@ -29,8 +29,18 @@ struct Stuck {
   std::int64_t since_ns{0};
   std::string operation;
   std::vector<bool> is_inside;  // by rank index
+  std::vector<bool> is_asked;   // it belongs to the group; empty: all do
   bool by_seq{false};           // else only open slices tell
+  bool by_messages{false};
 };
+
+// The message that a rank's main thread waits for when the recording ends.
+const MessageEvent* open_message(const RankData& rank) {
+  const auto found =
+      std::find_if(rank.messages.rbegin(), rank.messages.rend(),
+                   [](const MessageEvent& event) { return event.is_open && event.on_main; });
+  return found == rank.messages.rend() ? nullptr : &*found;
+}
 
 std::size_t inside_count(const Stuck& stuck) {
   return static_cast<std::size_t>(std::count(stuck.is_inside.begin(), stuck.is_inside.end(), true));
@@ -64,7 +74,7 @@ std::optional<Stuck> stuck_by_seq(const JobData& job, const Collectives& collect
     }
   }
   if (earliest == nullptr) return std::nullopt;
-  Stuck stuck{earliest->last_ns, job.op_names[earliest->op], {}, true};
+  Stuck stuck{earliest->last_ns, job.op_names[earliest->op], {}, earliest->is_member, true};
   for (const Arrival& arrival : earliest->ranks)
     stuck.is_inside.push_back(arrival.is_present);
   return stuck;
@@ -89,9 +99,45 @@ std::optional<Stuck> stuck_by_open_slices(const JobData& job) {
   return inside_count(stuck) == 0 ? std::nullopt : std::optional(stuck);
 }
 
+std::optional<Stuck> stuck_by_messages(const JobData& job) {
+  Stuck stuck;
+  stuck.operation = words::kMessage;
+  stuck.by_messages = true;
+  for (const RankData& rank : job.ranks) {
+    const MessageEvent* const open = open_message(rank);
+    stuck.is_inside.push_back(open != nullptr);
+    if (open != nullptr) stuck.since_ns = std::max(stuck.since_ns, open->time.begin_ns);
+  }
+  return inside_count(stuck) == 0 ? std::nullopt : std::optional(stuck);
+}
+
+// The rank (an index) at the end of a chain of ranks, each of which waits for a message of the
+// next; `rank` itself if that leads to one that waits in the collective, or in a circle.
+std::size_t end_of_messages(const JobData& job, const Stuck& stuck, std::size_t rank) {
+  std::set<std::size_t> passed;
+  std::size_t at = rank;
+  while (passed.insert(at).second) {
+    const MessageEvent* const open = open_message(job.ranks[at]);
+    if (open == nullptr || !open->other) return stuck.is_inside[at] ? rank : at;
+    at = *open->other;
+  }
+  return rank;
+}
+
+void add_awaited_messages(const JobData& job, Finding& finding) {
+  for (const RankData& rank : job.ranks) {
+    const MessageEvent* const open = open_message(rank);
+    if (open == nullptr || !open->other) continue;
+    const auto for_ns = static_cast<double>(job.end_ns - open->time.begin_ns);
+    finding.evidence.push_back(fmt::format(words::kWaitsForMessage, rank.rank,
+                                           job.ranks[*open->other].rank, for_ns / 1e9));
+  }
+}
+
 bool has_open_slice(const RankData& rank) {
   const auto is_open = [](const auto& event) { return event.is_open; };
   return std::any_of(rank.collectives.begin(), rank.collectives.end(), is_open) ||
+         std::any_of(rank.messages.begin(), rank.messages.end(), is_open) ||
          std::any_of(rank.events.begin(), rank.events.end(), is_open);
 }
 
@@ -163,6 +209,8 @@ Finding describe_hang(const trace::Trace& trace, const JobData& job, const Stuck
   finding.cost_ms_per_step = static_cast<double>(job.end_ns - stuck.since_ns) / kNsPerMs;
   finding.basis = Basis::kObservation;
   std::vector<std::int32_t> inside;
+  std::vector<std::int32_t> never_joined;
+  std::set<std::size_t> culprits;  // by index
   bool are_others_sampled = false;
   std::vector<const ThreadSample*> samples;
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {
@@ -170,10 +218,15 @@ Finding describe_hang(const trace::Trace& trace, const JobData& job, const Stuck
     if (stuck.is_inside[r]) {
       inside.push_back(job.ranks[r].rank);
       are_others_sampled = are_others_sampled || !own.empty();
-    } else {
-      finding.ranks.push_back(job.ranks[r].rank);
-      samples.insert(samples.end(), own.begin(), own.end());
+    } else if (stuck.is_asked.empty() || stuck.is_asked[r]) {
+      never_joined.push_back(job.ranks[r].rank);
+      culprits.insert(end_of_messages(job, stuck, r));
     }
+  }
+  for (const std::size_t r : culprits) {
+    finding.ranks.push_back(job.ranks[r].rank);
+    const auto own = samples_since(job.ranks[r], stuck.since_ns);
+    samples.insert(samples.end(), own.begin(), own.end());
   }
   finding.evidence.push_back(
       fmt::format(words::kInsideFor, fmt::join(inside, ", "),
@@ -181,10 +234,15 @@ Finding describe_hang(const trace::Trace& trace, const JobData& job, const Stuck
                   finding.cost_ms_per_step / 1000));
   if (finding.ranks.empty()) {
     if (find_stopped(trace, job, stuck, finding) || find_mismatch(job, finding)) return finding;
-    finding.evidence.emplace_back(words::kAllArrived);
+    if (stuck.by_messages)
+      add_awaited_messages(job, finding);
+    else
+      finding.evidence.emplace_back(words::kAllArrived);
     return finding;
   }
-  finding.evidence.push_back(fmt::format(words::kNeverJoined, fmt::join(finding.ranks, ", ")));
+  if (!stuck.by_messages)
+    finding.evidence.push_back(fmt::format(words::kNeverJoined, fmt::join(never_joined, ", ")));
+  add_awaited_messages(job, finding);
   if (is_stopped(samples, are_others_sampled)) {
     finding.kind = "stopped";
     finding.evidence.emplace_back(samples.empty() ? words::kItNotSeenSince
@@ -368,6 +426,7 @@ std::optional<Hang> find_hang(const trace::Trace& trace, const JobData& job,
   if (auto aborted = find_abort(trace, job, collectives)) return aborted;
   auto stuck = stuck_by_seq(job, collectives);
   if (!stuck) stuck = stuck_by_open_slices(job);
+  if (!stuck) stuck = stuck_by_messages(job);
   if (!stuck) return std::nullopt;
   const double limit_ms = std::max(kHangMinMs, kHangStepMultiple * mean_step_ms);
   const double age_ms = static_cast<double>(job.end_ns - stuck->since_ns) / kNsPerMs;

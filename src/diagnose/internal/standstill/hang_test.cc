@@ -58,6 +58,15 @@ class HangTest : public ::testing::Test {
     collectives_.instances.push_back(instance);
   }
 
+  /// `rank` waits for a message of `other` from then on.
+  void await(std::size_t rank, std::int64_t time_ns, std::optional<std::size_t> other) {
+    MessageEvent event;
+    event.time = {time_ns, job_.end_ns};
+    event.is_open = event.on_main = true;
+    event.other = other;
+    job_.ranks[rank].messages.push_back(event);
+  }
+
   std::optional<Hang> find() { return find_hang(trace_, job_, collectives_, 50); }
 
   trace::Trace trace_;
@@ -71,6 +80,56 @@ TEST_F(HangTest, TheRankThatNeverCameIsNamed) {
   const auto hang = find();
   ASSERT_TRUE(hang);
   EXPECT_THAT(hang->finding.ranks, ElementsAre(3));
+}
+
+TEST_F(HangTest, TheEndOfAChainOfMessagesIsNamed) {
+  await(0, 10 * kSecond, 1);
+  await(1, 11 * kSecond, 2);
+  await(3, 12 * kSecond, 2);
+  const auto hang = find();
+  ASSERT_TRUE(hang);
+  EXPECT_THAT(hang->finding.ranks, ElementsAre(2));
+  EXPECT_DOUBLE_EQ(hang->finding.cost_ms_per_step, 18'000);
+  EXPECT_THAT(hang->finding.evidence,
+              ::testing::Contains("rank 1 waits for a message of rank 2, for 19.0 s"));
+}
+
+TEST_F(HangTest, NobodyIsNamedInACircleOfMessages) {
+  for (std::size_t r = 0; r < kHangRanks; ++r)
+    await(r, 10 * kSecond, (r + 1) % kHangRanks);
+  const auto hang = find();
+  ASSERT_TRUE(hang);
+  EXPECT_TRUE(hang->finding.ranks.empty());
+}
+
+// Rank 2 is awaited in the collective, and waits for a message itself: the sender holds up all.
+TEST_F(HangTest, WhoeverWaitsForAMessageLeadsToItsSender) {
+  add(0, 10 * kSecond, {0, 1, 2, 3});
+  add(0, 11 * kSecond, {0, 1});
+  await(2, 12 * kSecond, 3);
+  const auto hang = find();
+  ASSERT_TRUE(hang);
+  EXPECT_THAT(hang->finding.ranks, ElementsAre(3));
+}
+
+// Its sender waits for it: it receives what nobody sends.
+TEST_F(HangTest, AReceiverOfWhatNobodySendsIsNamed) {
+  add(0, 10 * kSecond, {0, 1, 2, 3});
+  add(0, 11 * kSecond, {0, 1, 3});
+  await(2, 11 * kSecond, 0);
+  const auto hang = find();
+  ASSERT_TRUE(hang);
+  EXPECT_THAT(hang->finding.ranks, ElementsAre(2));
+}
+
+// The others of its group have come; ranks of other groups were never asked.
+TEST_F(HangTest, OnlyMembersOfTheGroupAreMissing) {
+  add(0, 10 * kSecond, {0, 1, 2, 3});
+  add(0, 11 * kSecond, {0});
+  collectives_.instances.back().is_member = {true, false, true, false};
+  const auto hang = find();
+  ASSERT_TRUE(hang);
+  EXPECT_THAT(hang->finding.ranks, ElementsAre(2));
 }
 
 // It ran on into the next collective, and may have entered it before the others entered theirs.

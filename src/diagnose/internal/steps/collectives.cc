@@ -20,7 +20,8 @@ constexpr int kShiftMax = 64;
 constexpr std::size_t kTailCount = 512;  // elements compared for the shift
 
 struct Key {
-  std::uint32_t group{0};  // process groups numbered by first use in their rank
+  trace::StringId name{};  // of the process group; empty: not known
+  std::uint32_t group{0};  // those without a name are numbered by first use in their rank
   std::uint32_t op{0};
   std::uint64_t seq{0};
   friend auto operator<=>(const Key&, const Key&) = default;
@@ -31,6 +32,7 @@ struct Part {
   Key key;
   Arrival arrival;
   std::uint64_t bytes{0};
+  std::uint64_t group_size{0};  // 0: not known
   bool has_issue{false};
 };
 
@@ -58,24 +60,34 @@ void join_issue(Part& part, const CollectiveEvent& event) {
   part.bytes = std::max(part.bytes, event.bytes);
 }
 
-// Numbers process groups by first use; executions without a group get that of the issue with their
-// operation and sequence number that precedes them.
+struct Group {
+  trace::StringId name{};
+  std::uint32_t number{0};
+  std::uint64_t size{0};
+};
+
+// Names process groups, or numbers them by first use; executions without a group get that of the
+// issue with their operation and sequence number that precedes them.
 class Grouping {
  public:
   explicit Grouping(const std::vector<CollectiveEvent>& events) {
     for (const CollectiveEvent& event : events) {
       if (!event.has_pg) continue;
-      const auto group = static_cast<std::uint32_t>(
-          groups_.try_emplace(event.pg, static_cast<std::uint32_t>(groups_.size())).first->second);
-      if (event.is_issue) issues_[{event.op, event.seq}].push_back({event.time.begin_ns, group});
+      const auto [found, is_new] = groups_.try_emplace(event.pg);
+      if (is_new && event.group == trace::StringId{}) found->second.number = unnamed_count_++;
+      // Memory of a group that was destroyed may be another one's.
+      if (event.group != trace::StringId{}) found->second = {event.group, 0, event.group_size};
+      if (event.is_issue)
+        issues_[{event.op, event.seq}].push_back({event.time.begin_ns, found->second});
     }
   }
 
-  std::uint32_t group_of(const CollectiveEvent& event) const {
+  Group group_of(const CollectiveEvent& event) const {
+    if (event.has_pg && event.group != trace::StringId{}) return {event.group, 0, event.group_size};
     if (event.has_pg) return groups_.at(event.pg);
     const auto found = issues_.find({event.op, event.seq});
-    if (found == issues_.end()) return 0;
-    std::uint32_t group = found->second.front().second;
+    if (found == issues_.end()) return {};
+    Group group = found->second.front().second;
     for (const auto& [begin_ns, candidate] : found->second) {  // by begin: one a process group
       if (begin_ns <= event.time.begin_ns) group = candidate;
     }
@@ -83,9 +95,9 @@ class Grouping {
   }
 
  private:
-  std::map<std::uint64_t, std::uint32_t> groups_;
-  std::map<std::pair<std::uint32_t, std::uint64_t>,
-           std::vector<std::pair<std::int64_t, std::uint32_t>>>
+  std::map<std::uint64_t, Group> groups_;
+  std::uint32_t unnamed_count_{0};
+  std::map<std::pair<std::uint32_t, std::uint64_t>, std::vector<std::pair<std::int64_t, Group>>>
       issues_;
 };
 
@@ -93,8 +105,12 @@ class Grouping {
 std::vector<Part> parts_by_seq(const RankData& rank, std::size_t& ambiguous_count) {
   const Grouping grouping(rank.collectives);
   std::vector<std::pair<Key, const CollectiveEvent*>> keyed;
+  std::map<trace::StringId, std::uint64_t> sizes;
   for (const CollectiveEvent& event : rank.collectives) {
-    if (event.has_seq) keyed.push_back({{grouping.group_of(event), event.op, event.seq}, &event});
+    if (!event.has_seq) continue;
+    const Group group = grouping.group_of(event);
+    keyed.push_back({{group.name, group.number, event.op, event.seq}, &event});
+    sizes[group.name] = group.size;
   }
   std::stable_sort(keyed.begin(), keyed.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -102,6 +118,7 @@ std::vector<Part> parts_by_seq(const RankData& rank, std::size_t& ambiguous_coun
   for (std::size_t i = 0; i < keyed.size();) {
     Part part;
     part.key = keyed[i].first;
+    part.group_size = sizes[part.key.name];
     std::size_t issue_count = 0;
     for (; i < keyed.size() && keyed[i].first == part.key; ++i) {
       const CollectiveEvent& event = *keyed[i].second;
@@ -176,7 +193,31 @@ bool has_usable_seq(const JobData& job) {
   return static_cast<double>(with_seq) >= kNearlyAllShare * static_cast<double>(count);
 }
 
+// Whoever was seen in a group, or all ranks where it is as large as the job.
+class GroupMembers {
+ public:
+  explicit GroupMembers(const std::vector<std::vector<Part>>& parts) : rank_count_(parts.size()) {
+    for (std::size_t r = 0; r < parts.size(); ++r) {
+      for (const Part& part : parts[r]) {
+        std::vector<bool>& members = members_[part.key.name];
+        members.resize(rank_count_);
+        if (part.group_size == 0 || part.group_size >= rank_count_)
+          members.assign(rank_count_, true);
+        members[r] = true;
+      }
+    }
+  }
+  [[nodiscard]] const std::vector<bool>& of(trace::StringId group) const {
+    return members_.at(group);
+  }
+
+ private:
+  std::size_t rank_count_;
+  std::map<trace::StringId, std::vector<bool>> members_;
+};
+
 std::vector<Instance> assemble(const std::vector<std::vector<Part>>& parts) {
+  const GroupMembers members(parts);
   std::map<Key, Instance> instances;
   for (std::size_t r = 0; r < parts.size(); ++r) {
     for (const Part& part : parts[r]) {
@@ -185,15 +226,19 @@ std::vector<Instance> assemble(const std::vector<std::vector<Part>>& parts) {
       instance.ranks[r] = part.arrival;
       instance.ranks[r].bytes = part.bytes;
       instance.op = part.key.op;
+      instance.is_member = members.of(part.key.name);
       instance.bytes = std::max(instance.bytes, part.bytes);
     }
   }
   std::vector<Instance> list;
   for (auto& [key, instance] : instances) {
     instance.first_ns = kTimeMaxNs;
-    instance.is_complete = true;
-    for (const Arrival& arrival : instance.ranks) {
-      instance.is_complete = instance.is_complete && arrival.is_present && !arrival.is_open;
+    instance.is_complete = instance.is_of_all = true;
+    for (std::size_t r = 0; r < instance.ranks.size(); ++r) {
+      const Arrival& arrival = instance.ranks[r];
+      const bool is_there = arrival.is_present && !arrival.is_open;
+      instance.is_of_all = instance.is_of_all && instance.is_member[r];
+      instance.is_complete = instance.is_complete && (is_there || !instance.is_member[r]);
       if (!arrival.is_present) continue;
       instance.first_ns = std::min(instance.first_ns, arrival.arrive_ns);
       instance.last_ns = std::max(instance.last_ns, arrival.arrive_ns);

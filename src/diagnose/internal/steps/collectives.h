@@ -23,10 +23,12 @@ struct Arrival {
 struct Instance {
   std::uint32_t op{0};
   std::uint64_t bytes{0};
-  std::vector<Arrival> ranks;  // by index into JobData::ranks
-  bool is_complete{false};     // every rank is present and none is open
-  std::int64_t first_ns{0};    // earliest arrival
-  std::int64_t last_ns{0};     // latest arrival
+  std::vector<Arrival> ranks;   // by index into JobData::ranks
+  std::vector<bool> is_member;  // by rank: of its process group; all, where that is not known
+  bool is_complete{false};      // every member is present and none is open
+  bool is_of_all{false};        // every rank is a member
+  std::int64_t first_ns{0};     // earliest arrival
+  std::int64_t last_ns{0};      // latest arrival
 };
 
 struct Collectives {
@@ -35,7 +37,8 @@ struct Collectives {
 };
 
 /// Joins issue and execution slices of each rank, then the ranks' parts of each collective: by
-/// (process group, operation, sequence number), or by position counted from the end where sequence
+/// (process group, operation, sequence number), where a group is known by its name or else by its
+/// number in the order of first use, or by position counted from the end where sequence
 /// numbers are missing. Partial instances are kept, not complete. Adds notes to `job`.
 [[nodiscard]] Collectives match_collectives(JobData& job);
 

@@ -44,6 +44,39 @@ TEST(MatchCollectives, ArrivalIsTheIssueAndEndTheExecution) {
   EXPECT_EQ(instance.ranks[1].end_ns, 510);
 }
 
+// Two groups count alike: their names tell them apart, and each is whole with its own members.
+TEST(MatchCollectives, GroupsAreKnownByTheirNames) {
+  JobData job;
+  job.op_names = {"", "allreduce"};
+  job.ranks.resize(4);
+  for (std::size_t r = 0; r < 4; ++r) {
+    const auto at = static_cast<std::int64_t>(r);
+    CollectiveEvent one = event(true, 100 + at, 110 + at, 7, 0xa + r);
+    one.group = {static_cast<std::uint32_t>(5 + r % 2)};
+    one.group_size = 2;
+    job.ranks[r].collectives = {one};
+  }
+  const Collectives found = match_collectives(job);
+  ASSERT_EQ(found.instances.size(), 2U);
+  EXPECT_EQ(found.instances[0].is_member, (std::vector<bool>{true, false, true, false}));
+  EXPECT_TRUE(found.instances[0].is_complete);
+  EXPECT_FALSE(found.instances[0].is_of_all);
+  EXPECT_EQ(found.instances[1].last_ns, 103);
+}
+
+// A group as large as the job misses whoever was never seen in it.
+TEST(MatchCollectives, AGroupOfAllRanksIsNotWholeWithoutOne) {
+  JobData job = two_ranks();
+  CollectiveEvent one = event(true, 100, 110, 7, 0xa);
+  one.group = {5};
+  one.group_size = 2;
+  job.ranks[0].collectives = {one};
+  const Collectives found = match_collectives(job);
+  ASSERT_EQ(found.instances.size(), 1U);
+  EXPECT_FALSE(found.instances[0].is_complete);
+  EXPECT_TRUE(found.instances[0].is_of_all);
+}
+
 TEST(MatchCollectives, WithoutIssueTheExecutionArrives) {
   JobData job = two_ranks();
   job.ranks[0].collectives = {event(false, 120, 500, 7)};

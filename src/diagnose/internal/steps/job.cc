@@ -7,11 +7,14 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <set>
+#include <span>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
 
+#include "diagnose/internal/steps/messages.h"
 #include "diagnose/internal/steps/names.h"
 #include "diagnose/internal/steps/sched.h"
 #include "diagnose/internal/words.h"
@@ -274,6 +277,7 @@ class Collector {
     };
     std::stable_sort(rank.events.begin(), rank.events.end(), by_begin);
     std::stable_sort(rank.collectives.begin(), rank.collectives.end(), by_begin);
+    std::stable_sort(rank.messages.begin(), rank.messages.end(), by_begin);
     const auto by_time = [](const auto& a, const auto& b) { return a.time_ns < b.time_ns; };
     std::stable_sort(rank.samples.begin(), rank.samples.end(), by_time);
     for (WorkerData& worker : rank.workers)
@@ -293,9 +297,13 @@ class Collector {
 
   void read_slice(std::size_t i) {
     const auto& table = trace_.slices;
-    if (!names_.is_known_category(table.category[i])) return;
-    const EventKind kind = names_.kind_of(table.name[i]);
-    if (kind == EventKind::kNone || table.track[i].raw >= places_.size()) return;
+    const auto message = names_.is_message(table.category[i])
+                             ? classify_message(text_of(trace_, table.name[i]))
+                             : std::nullopt;
+    const EventKind kind = names_.is_known_category(table.category[i])
+                               ? names_.kind_of(table.name[i])
+                               : EventKind::kNone;
+    if ((!message && kind == EventKind::kNone) || table.track[i].raw >= places_.size()) return;
     const Place place = places_[table.track[i].raw];
     if (place.slot == kNoSlot) return;
     if (!is_time(table.start_ns[i]) || table.duration_ns[i] < trace::kOpenDuration) {
@@ -307,7 +315,14 @@ class Collector {
     const std::int64_t end = is_open ? std::max(begin, end_ns())
                                      : begin + std::min(table.duration_ns[i], kTimeMaxNs - begin);
     RankData& rank = data_[place.slot];
-    if (kind == EventKind::kIssue || kind == EventKind::kExecute) {
+    if (message) {
+      MessageEvent event = read_message(i);
+      event.time = {begin, end};
+      event.kind = *message;
+      event.is_open = is_open;
+      event.on_main = place.on_main;
+      rank.messages.push_back(event);
+    } else if (kind == EventKind::kIssue || kind == EventKind::kExecute) {
       CollectiveEvent event = read_collective(i);
       event.time = {begin, end};
       event.is_issue = kind == EventKind::kIssue;
@@ -319,25 +334,58 @@ class Collector {
     }
   }
 
+  /// Numbers among the arguments of a slice, by name.
+  class Numbers {
+   public:
+    Numbers(const Trace& trace, std::size_t slice)
+        : trace_(trace),
+          args_(args_of(trace, trace.slices.arg_begin[slice], trace.slices.arg_count[slice])) {}
+    [[nodiscard]] std::optional<std::uint64_t> operator[](std::string_view name) const {
+      for (const trace::ArgValue& arg : args_) {
+        const bool is_integer =
+            arg.kind == trace::ArgValue::Kind::kUint || arg.kind == trace::ArgValue::Kind::kInt;
+        if (is_integer && text_of(trace_, arg.key) == name) return arg.u64;
+      }
+      return std::nullopt;
+    }
+    /// Name of the process group; empty where its version has no such fields: its rank and its size
+    /// do not agree there.
+    [[nodiscard]] StringId group() const {
+      if ((*this)["group_rank"].value_or(0) >= (*this)["group_size"].value_or(0)) return {};
+      for (const trace::ArgValue& arg : args_)
+        if (arg.kind == trace::ArgValue::Kind::kString && text_of(trace_, arg.key) == "group_name")
+          return arg.text;
+      return {};
+    }
+
+   private:
+    const Trace& trace_;
+    std::span<const trace::ArgValue> args_;
+  };
+
+  MessageEvent read_message(std::size_t i) const {
+    const Numbers numbers(trace_, i);
+    MessageEvent event;
+    event.group = numbers.group();
+    event.seat = numbers["group_rank"].value_or(MessageEvent::kUnknown);
+    event.peer = numbers["peer"].value_or(MessageEvent::kUnknown);
+    event.tag = numbers["tag"].value_or(0);
+    event.bytes = numbers["bytes"].value_or(0);
+    event.work = numbers["work"].value_or(0);
+    return event;
+  }
+
   CollectiveEvent read_collective(std::size_t i) const {
+    const Numbers numbers(trace_, i);
     CollectiveEvent event;
     event.op = names_.op_of(trace_.slices.name[i]);
-    for (const trace::ArgValue& arg :
-         args_of(trace_, trace_.slices.arg_begin[i], trace_.slices.arg_count[i])) {
-      const bool is_integer =
-          arg.kind == trace::ArgValue::Kind::kUint || arg.kind == trace::ArgValue::Kind::kInt;
-      if (!is_integer) continue;
-      const std::string_view key = text_of(trace_, arg.key);
-      if (key == "seq") {
-        event.has_seq = true;
-        event.seq = arg.u64;
-      } else if (key == "pg") {
-        event.has_pg = true;
-        event.pg = arg.u64;
-      } else if (key == "bytes") {
-        event.bytes = arg.u64;
-      }
-    }
+    event.has_seq = numbers["seq"].has_value();
+    event.seq = numbers["seq"].value_or(0);
+    event.has_pg = numbers["pg"].has_value();
+    event.pg = numbers["pg"].value_or(0);
+    event.group = numbers.group();
+    if (event.group != StringId{}) event.group_size = numbers["group_size"].value_or(0);
+    event.bytes = numbers["bytes"].value_or(0);
     return event;
   }
 
@@ -368,6 +416,7 @@ void close_events(RankData& rank) {
   };
   close(rank.events);
   close(rank.collectives);
+  close(rank.messages);
 }
 
 /// A number among the arguments of an instant; 0 if it has none of that name.
@@ -452,6 +501,7 @@ Result<std::vector<JobData>> read_jobs(const Trace& trace) {
     job.is_single = of.is_single;
     job.pids = std::move(of.pids);
     read_exits(trace, job);
+    match_messages(job);
     note_missing_ranks(of.ranks, job);
     read_thread_times(trace, job);
     jobs.push_back(std::move(job));

@@ -49,7 +49,36 @@ struct CollectiveEvent {
   std::uint32_t op{0};  // index into JobData::op_names
   std::uint64_t seq{0};
   std::uint64_t pg{0};
+  trace::StringId group{};      // its name, which its members share; empty: not known
+  std::uint64_t group_size{0};  // 0: not known
   std::uint64_t bytes{0};
+};
+
+/// A call that sends, receives, or waits for one of these to end.
+struct MessageEvent {
+  enum class Kind : std::uint8_t { kSend, kReceive, kWait };
+  static constexpr std::uint64_t kUnknown = ~std::uint64_t{0};
+  Interval time;
+  Kind kind{Kind::kWait};
+  bool is_open{false};
+  bool on_main{false};
+  trace::StringId group{};       // its name; empty: not known, and the job's ranks are meant
+  std::uint64_t seat{kUnknown};  // the caller's rank in that group
+  std::uint64_t peer{kUnknown};  // the other's
+  std::uint64_t tag{0};
+  std::uint64_t bytes{0};               // 0: not known
+  std::uint64_t work{0};                // handle that its wait is for; 0: not known
+  std::optional<std::size_t> other;     // by index into JobData::ranks: the other side, if known
+  std::optional<std::int64_t> sent_ns;  // of a receive's wait: when its message was sent
+};
+
+/// Sent by one rank and received by another.
+struct Message {
+  std::size_t from{0}, to{0};  // by index into JobData::ranks
+  std::int64_t sent_ns{0};
+  std::int64_t awaited_ns{0};   // the receiver began to wait for it
+  std::int64_t received_ns{0};  // and had it
+  std::uint64_t bytes{0};       // 0: not known
 };
 
 /// A stack. For a thread that was preempted just before (by the sampler, most likely), it is the
@@ -103,6 +132,7 @@ struct RankData {
   std::int32_t main_tid{0};                  // the thread that trains, which is called its main one
   std::vector<Event> events;                 // by begin
   std::vector<CollectiveEvent> collectives;  // by begin
+  std::vector<MessageEvent> messages;        // by begin
   std::vector<ThreadSample> samples;         // of the main thread, by time
   std::vector<WorkerData> workers;           // by pid
   std::int64_t exit_ns{0};                   // its process ended; 0: it was not seen to
@@ -123,6 +153,8 @@ struct JobData {
   std::int32_t world_size{0};   // as its ranks tell it; 0: they do not
   std::set<std::int32_t> pids;  // of all processes of the job: ranks, their workers, launchers
   std::vector<std::string> op_names;
+  std::vector<Message> messages;                  // by `sent_ns`
+  std::size_t sends_alone{0}, receives_alone{0};  // whose other side was not seen
   std::int64_t end_ns{0};
   std::optional<std::int64_t> stopped_ns;  // when the recorder was told to end the job
   std::vector<std::string> notes;

@@ -54,7 +54,7 @@ struct Point {
   std::int64_t time_ns{0};
   double value{0};
 };
-struct Span {
+struct CounterSpan {
   std::int64_t first_ns{0}, last_ns{0};
   double first{-1}, last{0};
   std::vector<Point> points{};  // of minor faults and faults at stacks alone
@@ -65,7 +65,7 @@ struct Span {
     return per_ns() >= 0 && static_cast<double>(last_ns - first_ns) >= kSpanMinMs * kNsPerMs;
   }
 };
-using Spans = std::map<std::string, Span, std::less<>>;  // by counter
+using Spans = std::map<std::string, CounterSpan, std::less<>>;  // by counter
 
 /// Which counter of which rank (an index) a track holds.
 struct Holds {
@@ -108,7 +108,7 @@ std::vector<Spans> read_spans(const trace::Trace& trace, const JobData& job,
     const auto& own = steps.ranks[tracks[track].rank];
     if (time_ns < own.front().begin_ns || time_ns > own.back().end_ns) continue;
     Spans& of_rank = spans[tracks[track].rank];
-    Span& span = of_rank.try_emplace(std::string(tracks[track].counter)).first->second;
+    CounterSpan& span = of_rank.try_emplace(std::string(tracks[track].counter)).first->second;
     if (span.first < 0) {
       span.first = value;
       span.first_ns = time_ns;
@@ -122,7 +122,7 @@ std::vector<Spans> read_spans(const trace::Trace& trace, const JobData& job,
 }
 
 /// A counter of samples begins with the first of them, and is 0 until then.
-void add_sampled(const Spans& spans, const Span& whole, double step_ns, KernelUse& use) {
+void add_sampled(const Spans& spans, const CounterSpan& whole, double step_ns, KernelUse& use) {
   const auto whole_ns = static_cast<double>(whole.last_ns - whole.first_ns);
   double user_ms = 0, kernel_ms = 0, unknown_ms = 0;
   for (const auto& [name, span] : spans) {
@@ -167,7 +167,7 @@ std::optional<KernelUse> use_of(const Spans& spans, double step_ns) {
   use.system_ms = per_step(kSystemTime) / kNsPerMs;
   use.faults = per_step(kMinorFaults);
   if (use.user_ms < 0 || use.system_ms < 0 || use.faults < 0) return std::nullopt;
-  const Span& whole = spans.find(kUserTime)->second;
+  const CounterSpan& whole = spans.find(kUserTime)->second;
   add_sampled(spans, whole, step_ns, use);
   add_places(spans, whole.first_ns, step_ns, use);
   return use;

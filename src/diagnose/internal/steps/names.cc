@@ -72,6 +72,14 @@ EventKind classify_name(std::string_view name) {
   return EventKind::kNone;
 }
 
+std::optional<MessageEvent::Kind> classify_message(std::string_view name) {
+  const std::string op = op_name(name);
+  if (op == "wait") return MessageEvent::Kind::kWait;
+  if (op == "send" || op == "isend") return MessageEvent::Kind::kSend;
+  if (op == "recv" || op == "irecv" || op == "recvanysource") return MessageEvent::Kind::kReceive;
+  return std::nullopt;
+}
+
 std::string op_name(std::string_view name) {
   std::string_view part = last_part(name);
   if (part.starts_with("nccl")) part.remove_prefix(4);
@@ -116,6 +124,7 @@ bool is_distributed(std::string_view file) {
 NameTable::NameTable(const trace::Trace& trace)
     : kinds_(trace.strings.size()), op_(trace.strings.size()), known_(trace.strings.size()) {
   ops_.emplace_back();
+  message_ = trace.strings.find("message");
   for (std::uint32_t id = 0; id < trace.strings.size(); ++id) {
     const std::string_view text = trace.strings.view({id});
     known_[id] = is_one_of(text, kStepCategories) ? 1 : 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +22,8 @@ namespace kansoku::diagnose {
 
 /// Kind of a slice of a known category with this name.
 [[nodiscard]] EventKind classify_name(std::string_view name);
+/// Kind of a slice of the category "message" with this name.
+[[nodiscard]] std::optional<MessageEvent::Kind> classify_message(std::string_view name);
 /// The operation of a collective: "allreduce" for "c10d::ProcessGroupGloo::allreduce",
 /// "gloo::allreduce", "ncclAllReduce".
 [[nodiscard]] std::string op_name(std::string_view name);
@@ -47,6 +50,9 @@ class NameTable {
   explicit NameTable(const trace::Trace& trace);
 
   [[nodiscard]] bool is_known_category(trace::StringId category) const;
+  [[nodiscard]] bool is_message(trace::StringId category) const {
+    return category == message_ && message_ != trace::StringId{};
+  }
   [[nodiscard]] EventKind kind_of(trace::StringId name) const;
   /// Index into `ops()`; 0 for a name that is no collective.
   [[nodiscard]] std::uint32_t op_of(trace::StringId name) const;
@@ -59,6 +65,7 @@ class NameTable {
   std::vector<std::uint32_t> op_;    // by string id
   std::vector<std::uint8_t> known_;  // by string id: 1 for a category we read
   std::vector<std::string> ops_;
+  trace::StringId message_{};
 };
 
 }  // namespace kansoku::diagnose

@@ -33,6 +33,7 @@ struct RankSlices {
   IntervalSet backward_set;
   IntervalSet finalize;
   IntervalSet main_collectives;
+  IntervalSet main_messages;
   IntervalSet whole;  // first step's begin to last step's end
 };
 
@@ -53,6 +54,11 @@ RankSlices read_slices(const RankData& rank, const std::vector<Interval>& steps)
     if (event.on_main) on_main.push_back(event.time);
   }
   slices.main_collectives = IntervalSet::of(std::move(on_main));
+  on_main.clear();
+  for (const MessageEvent& event : rank.messages) {
+    if (event.on_main) on_main.push_back(event.time);
+  }
+  slices.main_messages = IntervalSet::of(std::move(on_main));
   if (!steps.empty())
     slices.whole = IntervalSet::of({{steps.front().begin_ns, steps.back().end_ns}});
   return slices;
@@ -72,10 +78,17 @@ IntervalSet active_collectives(const Collectives& collectives, std::size_t r,
   return IntervalSet::of(std::move(active));
 }
 
-IntervalSet waiting_for_others(const Collectives& collectives, std::size_t r) {
+// For the last rank to arrive at a collective, for a message that was not sent yet.
+IntervalSet waiting_for_others(const RankData& rank, const Collectives& collectives,
+                               std::size_t r) {
   std::vector<Interval> waits;
+  for (const MessageEvent& event : rank.messages) {
+    if (event.on_main && event.sent_ns)
+      waits.push_back({event.time.begin_ns, std::min(*event.sent_ns, event.time.end_ns)});
+  }
   for (const Instance& instance : collectives.instances) {
-    if (instance.is_complete) waits.push_back({instance.ranks[r].arrive_ns, instance.last_ns});
+    if (instance.is_complete && instance.is_member[r])
+      waits.push_back({instance.ranks[r].arrive_ns, instance.last_ns});
   }
   return IntervalSet::of(std::move(waits));
 }
@@ -100,7 +113,7 @@ IntervalSet backward_tails(const RankData& rank, const std::vector<Event>& backw
 // Time in which the main thread can do nothing but wait for communication.
 IntervalSet exposed_communication(const RankData& rank, const RankSlices& slices,
                                   const Collectives& collectives, std::size_t r) {
-  IntervalSet exposed = slices.finalize.unite(slices.main_collectives);
+  IntervalSet exposed = slices.finalize.unite(slices.main_collectives).unite(slices.main_messages);
   const IntervalSet active = active_collectives(collectives, r, nullptr);
   if (rank.main.is_known) {
     exposed = exposed.unite(rank.main.blocked.intersect(active).subtract(slices.input));
@@ -170,7 +183,7 @@ RankPhases cut_rank(const trace::Trace& trace, const JobData& job, const Collect
   const RankSlices slices = read_slices(rank, steps.ranks[r]);
   RankPhases cut;
   cut.exposed = exposed_communication(rank, slices, collectives, r);
-  const IntervalSet waits = waiting_for_others(collectives, r);
+  const IntervalSet waits = waiting_for_others(rank, collectives, r);
   cut.sets[at(Phase::kWait)] = cut.exposed.intersect(waits);
   cut.sets[at(Phase::kTransfer)] = cut.exposed.subtract(waits);
   IntervalSet rest = slices.whole.subtract(cut.exposed);

@@ -248,7 +248,7 @@ Labelled label_boundaries(const Collectives& collectives, std::size_t r,
                           const std::vector<std::int64_t>& times) {
   std::vector<std::pair<std::int64_t, std::size_t>> arrivals;
   for (std::size_t i = 0; i < collectives.instances.size(); ++i) {
-    if (collectives.instances[i].is_complete)
+    if (collectives.instances[i].is_complete && collectives.instances[i].is_of_all)
       arrivals.emplace_back(collectives.instances[i].ranks[r].arrive_ns, i);
   }
   std::sort(arrivals.begin(), arrivals.end());
@@ -317,8 +317,68 @@ Boundaries align_by_time(const Boundaries& times) {
   return aligned;
 }
 
-// By the collectives that steps hold; where most steps hold none, by count from the newest one that
-// all ranks joined, else by time. Says which, if it is not the first.
+// How many more boundaries each rank has than the first one before the same step: a message is
+// received, and a collective joined, in the step that it is sent or begun in. Nothing unless these
+// join all ranks.
+std::optional<std::vector<std::ptrdiff_t>> shifts_by_messages(const Collectives& collectives,
+                                                              const Boundaries& times,
+                                                              const JobData& job) {
+  const auto step_of = [&](std::size_t r, std::int64_t time_ns) {
+    return std::upper_bound(times[r].begin(), times[r].end(), time_ns) - times[r].begin();
+  };
+  std::map<std::pair<std::size_t, std::size_t>, std::map<std::ptrdiff_t, std::size_t>> counts;
+  for (const Message& message : job.messages)
+    ++counts[{message.from, message.to}]
+            [step_of(message.to, message.received_ns) - step_of(message.from, message.sent_ns)];
+  for (const Instance& instance : collectives.instances) {
+    if (!instance.is_complete) continue;
+    std::optional<std::size_t> before;
+    for (std::size_t r = 0; r < times.size(); ++r) {
+      if (!instance.is_member[r]) continue;
+      if (before)
+        ++counts[{*before, r}][step_of(r, instance.ranks[r].arrive_ns) -
+                               step_of(*before, instance.ranks[*before].arrive_ns)];
+      before = r;
+    }
+  }
+  std::vector<std::optional<std::ptrdiff_t>> shifts(times.size());
+  shifts.front() = 0;
+  for (std::size_t pass = 0; pass < times.size(); ++pass) {
+    for (const auto& [edge, by_shift] : counts) {
+      const auto most =
+          std::max_element(by_shift.begin(), by_shift.end(),
+                           [](const auto& a, const auto& b) { return a.second < b.second; });
+      const auto [from, to] = edge;
+      if (shifts[from] && !shifts[to]) shifts[to] = *shifts[from] + most->first;
+      if (shifts[to] && !shifts[from]) shifts[from] = *shifts[to] - most->first;
+    }
+  }
+  std::vector<std::ptrdiff_t> out;
+  for (const auto& shift : shifts) {
+    if (!shift) return std::nullopt;
+    out.push_back(*shift);
+  }
+  return out;
+}
+
+Boundaries shifted_by(const Boundaries& times, const std::vector<std::ptrdiff_t>& shifts) {
+  const std::ptrdiff_t least = *std::min_element(shifts.begin(), shifts.end());
+  std::size_t count = std::numeric_limits<std::size_t>::max();
+  const auto skip = [&](std::size_t r) {
+    return std::min(static_cast<std::size_t>(shifts[r] - least), times[r].size());
+  };
+  for (std::size_t r = 0; r < times.size(); ++r)
+    count = std::min(count, times[r].size() - skip(r));
+  Boundaries aligned(times.size());
+  for (std::size_t r = 0; r < times.size(); ++r)
+    aligned[r].assign(times[r].begin() + static_cast<std::ptrdiff_t>(skip(r)),
+                      times[r].begin() + static_cast<std::ptrdiff_t>(skip(r) + count));
+  return aligned;
+}
+
+// By the collectives that steps hold; where most steps hold none, by messages that join all ranks,
+// by count from the newest collective that all ranks joined, else by time. Says which, if it is not
+// the first.
 Boundaries align_steps(const Collectives& collectives, const Boundaries& times, JobData& job) {
   std::vector<Labelled> labelled, ends;
   bool hold_one = false;
@@ -328,6 +388,11 @@ Boundaries align_steps(const Collectives& collectives, const Boundaries& times, 
     hold_one = hold_one || 2 * ends[r].size() > times[r].size();
   }
   if (hold_one) return common_of(ends);
+  if (const auto shifts = shifts_by_messages(collectives, times, job);
+      shifts && !job.messages.empty()) {
+    job.notes.emplace_back(words::kAlignedByMessages);
+    return shifted_by(times, *shifts);
+  }
   const bool is_alone = times.size() == 1;
   if (Boundaries by_count = common_of(labelled); by_count.front().size() > kRepeatCountFloor) {
     if (!is_alone) job.notes.emplace_back(words::kAlignedByCount);
@@ -365,6 +430,14 @@ std::vector<Event> outermost(const RankData& rank, EventKind kind) {
     found.push_back(event);
   }
   return found;
+}
+
+std::optional<std::size_t> step_at(const std::vector<Interval>& steps, std::int64_t time_ns) {
+  const auto after =
+      std::upper_bound(steps.begin(), steps.end(), time_ns,
+                       [](std::int64_t t, const Interval& step) { return t < step.begin_ns; });
+  if (after == steps.begin() || time_ns >= (after - 1)->end_ns) return std::nullopt;
+  return static_cast<std::size_t>(after - 1 - steps.begin());
 }
 
 StepTable find_steps(const trace::Trace& trace, const Collectives& collectives,

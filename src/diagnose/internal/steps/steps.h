@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,10 @@ struct StepTable {
   bool is_short{false};  // fewer repeats than full confidence asks for
   [[nodiscard]] std::size_t count() const { return ranks.empty() ? 0 : ranks.front().size(); }
 };
+
+/// The step of one rank that holds an instant.
+[[nodiscard]] std::optional<std::size_t> step_at(const std::vector<Interval>& steps,
+                                                 std::int64_t time_ns);
 
 /// Finds the steps from the word of events that repeats; without knowledge of the script. A step
 /// lasts from the end of one word to the end of the next. An empty table (and a note) if there is

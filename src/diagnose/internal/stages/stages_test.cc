@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "diagnose/internal/stages/stages.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "diagnose/diagnose.h"
+#include "diagnose/internal/stages/stages_for_test.h"
+#include "diagnose/synthetic_for_test.h"
+
+namespace kansoku::diagnose {
+namespace {
+
+Diagnosis diagnosed_stages(const StagesJob& job) {
+  auto result = diagnose(make_stages_trace(job), {});
+  EXPECT_TRUE(result) << result.error().what;
+  return std::move(*result);
+}
+
+bool notes_say(const Diagnosis& diagnosis, std::string_view text) {
+  return std::any_of(diagnosis.notes.begin(), diagnosis.notes.end(),
+                     [&](const std::string& note) { return note.find(text) != std::string::npos; });
+}
+
+TEST(Stages, AreFoundFromMessages) {
+  const Diagnosis found = diagnosed_stages({});
+  ASSERT_TRUE(found.pipeline);
+  ASSERT_EQ(found.pipeline->stages.size(), 4U);
+  for (std::int32_t stage = 0; stage < 4; ++stage)
+    EXPECT_EQ(found.pipeline->stages[static_cast<std::size_t>(stage)].ranks, std::vector{stage});
+  EXPECT_EQ(found.pipeline->micro_batches, 4U);
+  EXPECT_TRUE(found.findings.empty());
+  ASSERT_TRUE(found.messages);
+  EXPECT_EQ(found.messages->matched, 40U * 2 * 3 * 4);
+  EXPECT_EQ(found.messages->sends_alone, 0U);
+  EXPECT_EQ(found.messages->receives_alone, 0U);
+}
+
+// With equal stages P - 1 of P - 1 + M passes are idle on each rank.
+TEST(Stages, BubbleFollowsItsFormula) {
+  for (const std::size_t stages : {2U, 3U, 4U, 6U}) {
+    for (const std::size_t micro_batches : {2U, 4U, 9U}) {
+      StagesJob job;
+      job.stages = stages;
+      job.micro_batches = micro_batches;
+      const Diagnosis found = diagnosed_stages(job);
+      ASSERT_TRUE(found.pipeline);
+      const auto idle = static_cast<double>(stages - 1);
+      EXPECT_NEAR(found.pipeline->bubble_share, idle / (idle + static_cast<double>(micro_batches)),
+                  0.02);
+      EXPECT_NEAR(found.pipeline->uneven_share, 0, 0.03);
+      EXPECT_EQ(found.pipeline->micro_batches, micro_batches);
+    }
+  }
+}
+
+TEST(Stages, UnequalOnesAreANoteThatTellsWhatAnEqualCutSaves) {
+  StagesJob job;
+  job.uneven = 2;
+  const Diagnosis found = diagnosed_stages(job);
+  EXPECT_TRUE(found.findings.empty());
+  EXPECT_TRUE(notes_say(found, "stage 2, counted from 0, has 2.0 times the work of the others"));
+  ASSERT_TRUE(found.pipeline);
+  // All forward passes, then all backward ones: the greatest stage sets the pace of all but the
+  // first micro-batch. 12 ms a micro-batch and stage; 15 if cut equally.
+  EXPECT_NEAR(found.pipeline->passes_ms, 5 * 12 + 3 * 24, 3);
+  EXPECT_NEAR(found.pipeline->equal_ms, 7 * 15, 3);
+}
+
+TEST(Stages, FunctionOfOneRankThatHoldsUpTheOthersIsNamed) {
+  for (std::size_t rank = 0; rank < 4; ++rank) {
+    StagesJob job;
+    job.slow_rank = rank;
+    job.slow_ms = 12;
+    const Diagnosis found = diagnosed_stages(job);
+    ASSERT_EQ(found.findings.size(), 1U);
+    const Finding& finding = found.findings.front();
+    EXPECT_EQ(finding.ranks, std::vector{static_cast<std::int32_t>(rank)});
+    EXPECT_EQ(finding.kind, "slow_forward");
+    EXPECT_EQ(finding.function, "slow_hook");
+    EXPECT_NEAR(finding.cost_ms_per_step, 48, 5);
+  }
+}
+
+TEST(Stages, NobodyIsBlamedForAFunctionThatOthersRunToo) {
+  StagesJob job;
+  job.slow_rank = 1;
+  job.slow_ms = 12;
+  job.is_everywhere = true;
+  EXPECT_TRUE(diagnosed_stages(job).findings.empty());
+}
+
+// Its own function takes long, and yet it works no longer than the others.
+TEST(Stages, NobodyIsBlamedWhoHoldsUpNobody) {
+  StagesJob job;
+  job.slow_rank = 2;
+  job.slow_ms = 8;
+  job.uneven = 0.3;
+  EXPECT_TRUE(diagnosed_stages(job).findings.empty());
+}
+
+TEST(Stages, RanksOfOneStageAreCompared) {
+  StagesJob job;
+  job.stages = 2;
+  job.pipelines = 4;
+  job.slow_rank = 5;
+  job.slow_ms = 6;
+  job.is_everywhere = true;
+  const Diagnosis found = diagnosed_stages(job);
+  ASSERT_TRUE(found.pipeline);
+  EXPECT_EQ(found.pipeline->stages[1].ranks, (std::vector<std::int32_t>{1, 3, 5, 7}));
+  ASSERT_EQ(found.findings.size(), 1U);
+  EXPECT_EQ(found.findings.front().ranks, std::vector<std::int32_t>{5});
+  EXPECT_EQ(found.findings.front().kind, "slow_forward");
+  EXPECT_EQ(found.findings.front().function, "slow_hook");
+}
+
+TEST(Stages, ARecordingThatBeginsInMidRunMatchesTheRest) {
+  StagesJob job;
+  job.lost_receives = 5;
+  const Diagnosis found = diagnosed_stages(job);
+  ASSERT_TRUE(found.messages);
+  EXPECT_EQ(found.messages->receives_alone, 0U);
+  EXPECT_EQ(found.messages->sends_alone, 5U);
+  EXPECT_TRUE(found.pipeline);
+}
+
+// In a group that has no name a peer is meant as a rank of the job.
+TEST(Stages, GroupsWithoutANameAreTheJob) {
+  StagesJob job;
+  job.has_names = false;
+  EXPECT_TRUE(diagnosed_stages(job).pipeline);
+}
+
+TEST(Stages, NoneWithoutMessages) {
+  const auto found = diagnose(make_trace({}), {});
+  ASSERT_TRUE(found);
+  EXPECT_FALSE(found->pipeline);
+  EXPECT_FALSE(found->messages);
+}
+
+}  // namespace
+}  // namespace kansoku::diagnose
