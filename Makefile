@@ -6,7 +6,7 @@ PHILLY ?= ../shared/data/philly/philly_jobs_train.csv.gz
 JOBS ?= $(shell nproc)
 KANSOKU := build/kansoku
 
-.PHONY: deps-fuzz help build softgpu demo test test-fast test-all mutants bench eval diff-eval probe-eval simulate-eval simulate-experiments faults false-confidence equal-work calibration watch-eval watch-soak watch-cost kernel-check fresh-root check install asan tsan fuzz nobpf clean deps-build deps-demo deps-test deps-bench deps-check deps-faults deps-watch deps-kernels deps-fresh-root deps-softgpu deps-store deps-otlp deps-llama deps-torch torch-eval llama demo-cuda cuda-eval cuda-causes cuda-clock cuda-cost cuda-stuck gpu-check
+.PHONY: deps-fuzz help build build-tests softgpu demo test test-fast test-all mutants bench eval diff-eval probe-eval simulate-eval simulate-experiments faults false-confidence equal-work calibration watch-eval watch-soak watch-cost kernel-check fresh-root check install asan tsan fuzz nobpf clean deps-build deps-demo deps-test deps-bench deps-check deps-faults deps-watch deps-kernels deps-fresh-root deps-softgpu deps-store deps-otlp deps-llama deps-torch torch-eval llama demo-cuda cuda-eval cuda-causes cuda-clock cuda-cost cuda-stuck gpu-check
 
 help:
 	@echo "make demo     install what it needs (apt), build, run the example job and diagnose it"
@@ -98,11 +98,14 @@ gpu-check: softgpu
 demo: deps-demo build
 	$(KANSOKU) demo
 
-test: deps-test
+# The part of `make test` that comes before its checks and tests.
+build-tests: deps-test
 	@tools/install_deps.sh store || echo "without DuckDB: tests that need it are skipped"
 	@tools/install_deps.sh otlp || echo "without OpenTelemetry's decoder: its test is skipped"
 	cmake --preset release
 	$(call timed,build,cmake --build --preset release -j $(JOBS))
+
+test: build-tests
 	@ln -sfn release/kansoku $(KANSOKU)
 	$(call timed,check,tools/check --fast)
 	$(call timed,llama.cpp's CUDA backend,KANSOKU=$(CURDIR)/build/release/kansoku tests/llama/run.py build || { test $$? = 77 && echo "without llama.cpp: its tests are skipped"; })

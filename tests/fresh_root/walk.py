@@ -48,6 +48,7 @@ TARGETS = {
     "deps-test": first(TESTS, "make -n deps-test"),
     "deps-check": first(GATE, "make -n deps-check"),
     "deps-fuzz": first(GATE, "make -n deps-fuzz"),
+    "build-tests": first(TESTS, "make -n build-tests"),
     "test": first(TESTS, "make -n test", "make -n test FLAKY=1"),
     "test-fast": first(TESTS, "make -n test-fast", "tools/test --help"),
     "test-all": first(HOURS, "make test-all PART=list", "make test-all PART=table", "make -n test-all"),
