@@ -10,6 +10,8 @@
 namespace kansoku::capture {
 namespace {
 
+constexpr std::size_t kGroupName = 3;  // in FunctionProbes::group
+
 constexpr std::size_t kNotesMax = 6;        // of one call
 constexpr std::size_t kSeatsMax = 65536;    // groups of all processes between two looks
 constexpr std::size_t kOpenCallsMax = 512;  // a thread; deeper calls are left out and counted
@@ -249,7 +251,10 @@ void Decoder::collect_args(const wire_event& head, std::span<const std::byte> re
     if (is_read_at_end(capture) != at_return) continue;
     const bool lacks_text = capture.how.is_text != 0 && !text;
     if (lacks_text || (head.failed_args >> i & 1) != 0) {
-      ++counters_.unread_args;
+      // Another layout has no name there: note_seat() tells.
+      const bool is_group_name =
+          probe.group.size() > kGroupName && capture.name == probe.group[kGroupName];
+      counters_.unread_args += is_group_name ? 0 : 1;
       continue;
     }
     std::uint64_t value = values->args[i];
@@ -303,18 +308,22 @@ void Decoder::add_derived_args(const ProbeInfo& probe, std::int32_t pid) {
 }
 
 // A group's memory may be another group's later: what it says last holds. Rank and size that no
-// group can have were read of another layout, and are not told.
+// group can have were read of another layout, as was the name, and are not told.
 void Decoder::note_seat(const ProbeInfo& probe, std::int32_t pid) {
   if (probe.group.empty()) return;
   const Arg *const group = arg_of(probe.group[0]), *const rank = arg_of(probe.group[1]),
                    *const size = arg_of(probe.group[2]);
   if (group == nullptr || rank == nullptr || size == nullptr) return;
+  const Arg* const name =
+      probe.group.size() > kGroupName ? arg_of(probe.group[kGroupName]) : nullptr;
   if (rank->bits >= size->bits || size->bits > kGroupSizeMax) {
-    std::erase_if(args_, [names = std::pair(rank->key, size->key)](const Arg& arg) {
-      return arg.key == names.first || arg.key == names.second;
+    const std::array lies{rank->key, size->key, name == nullptr ? rank->key : name->key};
+    std::erase_if(args_, [&](const Arg& arg) {
+      return std::find(lies.begin(), lies.end(), arg.key) != lies.end();
     });
     return;
   }
+  if (probe.group.size() > kGroupName && name == nullptr) ++counters_.unread_args;
   if (seats_.size() >= kSeatsMax) {
     ++counters_.seats_over_limit;
     return;

@@ -390,6 +390,26 @@ TEST_F(DecoderTest, TellsPlacesInProcessGroups) {
       << "of another layout";
 }
 
+TEST_F(DecoderTest, TellsTheNameOfAGroupWhereItHasOne) {
+  CaptureDef name = capture("name", "arg3:str");
+  const auto call = probe(
+      "call", ProbeKind::kCall,
+      {capture("pg", "arg0"), capture("rank", "arg1:u32"), capture("size", "arg2:u32"), name});
+  probes_[call].group = {"pg", "rank", "size", "name"};
+  feed(text(WIRE_BEGIN, 1, call, {0xa, 1, 2, 1}, "stage"));
+  end(call, 2);
+  feed(text(WIRE_BEGIN, 3, call, {0xa, 1, 0, 1}, "junk"));  // of another layout
+  end(call, 4);
+  feed(text(WIRE_BEGIN, 5, call, {0xa, 1, 0, 1}));
+  end(call, 6);
+  EXPECT_EQ(decoder_.counters().unread_args, 0U);
+  feed(text(WIRE_BEGIN, 7, call, {0xa, 1, 2, 1}));  // a name that could not be read
+  end(call, 8);
+  EXPECT_EQ(decoder_.counters().unread_args, 1U);
+  EXPECT_THAT(slices(), ElementsAre("call 1+1 pg=10u rank=1u size=2u name=stage", "call 3+1 pg=10u",
+                                    "call 5+1 pg=10u", "call 7+1 pg=10u rank=1u size=2u"));
+}
+
 TEST_F(DecoderTest, CountsCallsOfEachProcess) {
   const auto call = probe("call");
   probes_[call].ordinal_by = "";

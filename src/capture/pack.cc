@@ -148,10 +148,12 @@ Result<void> parse_variants(Table& table, const std::string& where, FunctionProb
   return {};
 }
 
-bool has_capture(const FunctionProbes& probes, std::string_view name) {
-  return std::any_of(
-      probes.captures.begin(), probes.captures.end(),
-      [&](const CaptureDef& capture) { return capture.name == name && !is_text(capture); });
+/// True if there is an argument of that name: a number, or a text.
+bool has_capture(const FunctionProbes& probes, std::string_view name, bool wants_text = false) {
+  return std::any_of(probes.captures.begin(), probes.captures.end(),
+                     [&](const CaptureDef& capture) {
+                       return capture.name == name && is_text(capture) == wants_text;
+                     });
 }
 
 using Types = std::map<std::string, std::vector<TypeValue>>;
@@ -189,13 +191,14 @@ void parse_bytes(Table& table, const Types& types, FunctionProbes& out) {
 }
 
 void parse_group(Table& table, FunctionProbes& out) {
-  constexpr std::size_t kParts = 3;  // address, rank, size
+  constexpr std::size_t kParts = 3, kPartsWithName = 4;
   out.group = table.texts("group", false);
-  const bool are_known =
-      std::all_of(out.group.begin(), out.group.end(),
-                  [&](const std::string& name) { return has_capture(out, name); });
-  if (!out.group.empty() && (out.group.size() != kParts || !are_known))
-    table.fail("group", "expected the names of three args: address, rank and size");
+  bool are_known = true;
+  for (std::size_t i = 0; i < out.group.size(); ++i)
+    are_known = are_known && has_capture(out, out.group[i], i + 1 == kPartsWithName);
+  const bool fits = out.group.size() == kParts || out.group.size() == kPartsWithName;
+  if (!out.group.empty() && (!fits || !are_known))
+    table.fail("group", "expected the names of three args: address, rank and size; or a name, too");
   if (!out.group.empty() && (out.kind == ProbeKind::kAnnotate || out.kind == ProbeKind::kScope))
     table.fail("group", "only of calls and instants");
 }

@@ -82,7 +82,8 @@ struct FunctionProbes {
   std::vector<CaptureDef> captures;
   std::vector<CaptureVariant> variants;  // the first that fits stands for `captures`
   std::vector<std::string> group;        // captures that tell a process group: its address, the
-                                         // caller's rank in it, its size; empty: none do
+                                         // caller's rank in it, its size, and maybe its name, which
+                                         // its members share; empty: none do
   std::vector<std::string> bytes;        // captures whose product is the payload of a call
   std::string type;                      // capture that chooses another factor; "" = none does
   std::vector<TypeValue> type_values;    // by the value of that capture

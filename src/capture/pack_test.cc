@@ -297,10 +297,14 @@ TEST(Pack, RefusesMistakesAndNamesThem) {
 TEST(Pack, RefusesWhatTellsNoProcessGroup) {
   const std::string probe = "read my.toml [[probe]] entry 1, key ";
   const std::array cases{
-      Refused{probe_with("args = { a = \"arg0\" }\ngroup = [\"a\", \"a\"]"),
-              probe + "group: expected the names of three args: address, rank and size"},
-      Refused{probe_with("args = { a = \"arg0\" }\ngroup = [\"a\", \"a\", \"b\"]"),
-              probe + "group: expected the names of three args: address, rank and size"},
+      Refused{
+          probe_with("args = { a = \"arg0\" }\ngroup = [\"a\", \"a\"]"),
+          probe +
+              "group: expected the names of three args: address, rank and size; or a name, too"},
+      Refused{
+          probe_with("args = { a = \"arg0\" }\ngroup = [\"a\", \"a\", \"b\"]"),
+          probe +
+              "group: expected the names of three args: address, rank and size; or a name, too"},
       Refused{probe_with("kind = \"annotate\"\nargs = { a = \"arg0\" }\n"
                          "group = [\"a\", \"a\", \"a\"]"),
               probe + "group: only of calls and instants"},

@@ -524,6 +524,7 @@ void diagnose_windows(const trace::Trace& trace, const Options& options, JobData
 void diagnose_standstill(const trace::Trace& trace, JobData& job, Diagnosis& out) {
   Standstill standstill = find_standstill(trace, job);
   out.moves = standstill.all_move;
+  out.places = std::move(standstill.places);
   if (!standstill.note.empty()) job.notes.push_back(std::move(standstill.note));
   if (!standstill.hang) return;
   out.findings.push_back(std::move(standstill.hang->finding));

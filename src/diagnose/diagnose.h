@@ -145,6 +145,17 @@ enum class Verdict : std::uint8_t { kFindings, kNothingFound, kNotEnoughData };
 /// "findings", "nothing_found", "not_enough_data".
 [[nodiscard]] std::string_view verdict_name(Verdict verdict);
 
+/// Place of a rank's training thread in a job that was looked at while it stood.
+struct RankPlace {
+  std::int32_t rank{0};
+  bool waits{false};         // asleep in a call of communication
+  bool is_at_work{false};    // neither asleep nor stopped
+  bool stands_still{false};  // in one function all the time, called from the same ones
+  std::string function, file;
+  std::uint32_t line{0};
+  std::vector<std::string> stack;  // outermost first, ends with `function`
+};
+
 /// Messages between ranks.
 struct MessageSummary {
   std::size_t matched{0};                         // sent by one rank and received by another
@@ -190,6 +201,7 @@ struct Diagnosis {
   // Data that an answer would need, and how to get them; told if nothing was found.
   std::vector<std::string> missing;
   bool moves{false};  // without steps: the stacks of all ranks changed while they were looked at
+  std::vector<RankPlace> places;  // without steps, where some ranks wait
   ViewData view;
   std::size_t heat_column_count_max{400};
   std::vector<Diagnosis> other_jobs;  // of the same recording; worst first, none is worse than this

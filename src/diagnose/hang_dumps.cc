@@ -91,7 +91,8 @@ struct Wait {
 
 class DumpAnalysis {
  public:
-  explicit DumpAnalysis(std::span<const FlightDump> dumps) : dumps_(dumps) {}
+  DumpAnalysis(std::span<const FlightDump> dumps, DumpSource source)
+      : dumps_(dumps), source_(source) {}
   Result<Diagnosis> run();
 
  private:
@@ -126,7 +127,12 @@ class DumpAnalysis {
   [[nodiscard]] bool all_have_arrived() const;
   void add_gaps(Diagnosis& out) const;
 
+  void advise(const char* what, Finding& finding) const {
+    if (source_ == DumpSource::kFiles) finding.evidence.emplace_back(what);
+  }
+
   std::span<const FlightDump> dumps_;
+  DumpSource source_;
   std::map<std::int32_t, Rank> ranks_;
   std::map<std::string, std::vector<std::int32_t>> members_;  // by group name
   // Groups whose numbers mean other operations on each rank: transfers take some of them.
@@ -319,6 +325,16 @@ void DumpAnalysis::find_mismatches(Diagnosis& out) const {
         operations[{entry->group_name, entry->collective_seq}][number].push_back(entry);
     }
   }
+  // Whoever has completed it has made a call as well. Files may be of different moments, and a
+  // number of an earlier one of a group that was made anew.
+  for (const auto& [number, rank] : ranks_) {
+    if (source_ == DumpSource::kFiles) break;
+    for (const DumpEntry& entry : rank.dump->entries) {
+      if (entry.is_p2p || is_pending(entry) || rank.is_older) continue;
+      const auto operation = operations.find({entry.group_name, entry.collective_seq});
+      if (operation != operations.end()) operation->second[number].push_back(&entry);
+    }
+  }
   for (const auto& [key, calls] : operations) {
     const DumpEntry& first = *calls.begin()->second.front();
     std::map<std::string, std::vector<std::int32_t>> forms;
@@ -422,11 +438,13 @@ Finding DumpAnalysis::missing_finding(const std::vector<std::int32_t>& ranks) co
   finding.verdict = has_dumps ? "missing_rank" : "dead_process";
   finding.ranks = ranks;
   locate(ranks.front(), finding);
-  finding.evidence.push_back(has_dumps
-                                 ? fmt::format(words::kNeverHandedOver, fmt::join(ranks, ", "))
-                                 : fmt::format(words::kNoDumpPeersWait, fmt::join(ranks, ", ")));
+  // The stacks of a rank that is there tell whether it stands still.
+  const char* const outside = source_ == DumpSource::kFiles ? words::kOutsideOfCommunication : "";
+  finding.evidence.push_back(
+      has_dumps ? fmt::format(words::kNeverHandedOver, fmt::join(ranks, ", ")) + outside
+                : fmt::format(words::kNoDumpPeersWait, fmt::join(ranks, ", ")));
   add_waiters(ranks, finding);
-  finding.evidence.push_back(has_dumps ? words::kAdviceStacks : words::kAdviceExit);
+  advise(has_dumps ? words::kAdviceStacks : words::kAdviceExit, finding);
   return finding;
 }
 
@@ -443,7 +461,7 @@ Finding DumpAnalysis::stuck_finding(const std::vector<std::int32_t>& ranks) cons
                                            entry.collective_seq, group_text(entry)));
   }
   add_waiters(ranks, finding);
-  finding.evidence.push_back(words::kAdviceDevice);
+  advise(words::kAdviceDevice, finding);
   return finding;
 }
 
@@ -519,7 +537,7 @@ void DumpAnalysis::find_circle(Diagnosis& out) const {
                                            group_text(entry),
                                            fmt::join(rank.wait.for_ranks, ", ")));
   }
-  finding.evidence.push_back(words::kAdviceOrder);
+  advise(words::kAdviceOrder, finding);
   out.findings.push_back(std::move(finding));
 }
 
@@ -599,7 +617,7 @@ Result<Diagnosis> DumpAnalysis::run() {
     finding.basis = Basis::kObservation;
     if (reaching > 0)
       finding.evidence.push_back(fmt::format(words::kWaitsLeadThere, reaching, waiting));
-    if (const auto ms = timeout_ms())
+    if (const auto ms = timeout_ms(); ms && source_ == DumpSource::kFiles)
       finding.evidence.push_back(
           fmt::format(words::kTimeoutOfFirst, static_cast<double>(*ms) / 1000));
   }
@@ -652,8 +670,9 @@ void DumpAnalysis::add_gaps(Diagnosis& out) const {
 
 }  // namespace
 
-Result<Diagnosis> diagnose_dumps(std::span<const trace::import::FlightDump> dumps) {
-  return DumpAnalysis(dumps).run();
+Result<Diagnosis> diagnose_dumps(std::span<const trace::import::FlightDump> dumps,
+                                 DumpSource source) {
+  return DumpAnalysis(dumps, source).run();
 }
 
 }  // namespace kansoku::diagnose

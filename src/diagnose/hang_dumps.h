@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 #include "common/result.h"
@@ -9,10 +10,17 @@
 
 namespace kansoku::diagnose {
 
+/// Origin of dumps.
+enum class DumpSource : std::uint8_t {
+  kFiles,   // written at a timeout, maybe not by all ranks: a finding says what to look for next
+  kMemory,  // read from the ranks at one moment
+};
+
 /// Explains a hang from the Flight Recorder dumps of its ranks: who waits for whom in which
 /// operation, and at whom the waiting ends. One finding of kind "hang" a verdict, nothing found if
 /// no rank waits. kNotFound without a dump, kCorrupt if two dumps are of the same rank or one has
 /// none. Deterministic; pure; any thread. Method: docs/hangs.md.
-[[nodiscard]] Result<Diagnosis> diagnose_dumps(std::span<const trace::import::FlightDump> dumps);
+[[nodiscard]] Result<Diagnosis> diagnose_dumps(std::span<const trace::import::FlightDump> dumps,
+                                               DumpSource source = DumpSource::kFiles);
 
 }  // namespace kansoku::diagnose

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "sys/elf.h"
+#include "sys/memory_search.h"
 #include "sys/process_memory.h"
 
 namespace kansoku::capture {
@@ -20,8 +21,6 @@ constexpr std::string_view kFunctions = "_ZTVN4c10d16ProcessGroupGlooE";
 /// An object points behind the two words with which the table of its functions begins.
 constexpr std::uint64_t kTableHead = 16;
 constexpr std::size_t kObjectBytes = 32;
-constexpr std::uint64_t kBytesMax = std::uint64_t{2} << 30, kMappingBytesMax = 256U << 20;
-constexpr std::size_t kChunkBytes = 4U << 20;
 constexpr std::uint64_t kOwnersMax = 1U << 20;
 constexpr std::size_t kCandidatesMax = 4096;  // of a process
 
@@ -30,11 +29,6 @@ T at_offset(ByteSpan bytes, std::size_t offset) {
   T out{};
   std::memcpy(&out, bytes.data() + offset, sizeof out);
   return out;
-}
-
-bool may_hold_objects(const sys::Mapping& mapping) {
-  return mapping.writable && mapping.readable &&
-         (mapping.path.empty() || mapping.path == "[heap]" || mapping.path.starts_with("[anon"));
 }
 
 }  // namespace
@@ -67,32 +61,24 @@ std::optional<std::uint64_t> GroupObjects::functions_of(std::int32_t pid,
   return functions_.emplace(key, (*file)->exported_address(kFunctions)).first->second;
 }
 
-void GroupObjects::search_mapping(const sys::Mapping& mapping, Search& search,
-                                  std::vector<GroupSeat>& out) {
-  buffer_.resize(kChunkBytes);
-  for (std::uint64_t at = mapping.begin; at < mapping.end; at += kChunkBytes) {
-    const std::size_t wanted = std::min<std::uint64_t>(kChunkBytes, mapping.end - at);
-    const std::size_t got =
-        sys::read_process_memory(search.pid, at, std::span(buffer_).first(wanted));
-    for (std::size_t i = 0; i + sizeof search.functions <= got; i += sizeof search.functions) {
-      if (at_offset<std::uint64_t>(buffer_, i) != search.functions) continue;
-      if (search.candidates_left == 0) {
-        unsearched_bytes_ += mapping.end - at;
-        return;
-      }
-      --search.candidates_left;
-      std::array<std::byte, kObjectBytes> object{}, of_parent{};
-      if (sys::read_process_memory(search.pid, at + i, object) != object.size()) continue;
-      const auto place = group_place(object);
-      if (!place) continue;
-      const bool is_inherited =
-          sys::read_process_memory(search.parent_pid, at + i, of_parent) == of_parent.size() &&
-          at_offset<std::uint64_t>(of_parent, 0) == search.functions &&
-          group_place(of_parent) == place;
-      if (!is_inherited) out.push_back({search.pid, at + i, place->first, place->second});
-    }
-    if (got < wanted) break;  // holes of an arena that it has not touched yet
+bool GroupObjects::search_chunk(ByteSpan untrusted, std::uint64_t address, Search& search,
+                                std::vector<GroupSeat>& out) {
+  for (std::size_t i = 0; i + sizeof search.functions <= untrusted.size();
+       i += sizeof search.functions) {
+    if (at_offset<std::uint64_t>(untrusted, i) != search.functions) continue;
+    if (search.candidates_left == 0) return false;
+    --search.candidates_left;
+    std::array<std::byte, kObjectBytes> object{}, of_parent{};
+    if (sys::read_process_memory(search.pid, address + i, object) != object.size()) continue;
+    const auto place = group_place(object);
+    if (!place) continue;
+    const bool is_inherited =
+        sys::read_process_memory(search.parent_pid, address + i, of_parent) == of_parent.size() &&
+        at_offset<std::uint64_t>(of_parent, 0) == search.functions &&
+        group_place(of_parent) == place;
+    if (!is_inherited) out.push_back({search.pid, address + i, place->first, place->second});
   }
+  return true;
 }
 
 std::vector<GroupSeat> GroupObjects::of(std::int32_t pid, std::int32_t parent_pid) {
@@ -110,17 +96,10 @@ std::vector<GroupSeat> GroupObjects::of(std::int32_t pid, std::int32_t parent_pi
                 .functions = library->begin - library->file_offset + *functions + kTableHead,
                 .candidates_left = kCandidatesMax};
   std::vector<GroupSeat> out;
-  std::uint64_t left = kBytesMax;
-  for (const sys::Mapping& mapping : *mappings) {
-    if (!may_hold_objects(mapping)) continue;
-    const std::uint64_t bytes = mapping.end - mapping.begin;
-    if (bytes > kMappingBytesMax || bytes > left) {
-      unsearched_bytes_ += bytes;
-      continue;
-    }
-    left -= bytes;
-    search_mapping(mapping, search, out);
-  }
+  unsearched_bytes_ +=
+      sys::search_memory(pid, *mappings, [&](ByteSpan untrusted, std::uint64_t address) {
+        return search_chunk(untrusted, address, search, out);
+      });
   return out;
 }
 

@@ -49,12 +49,13 @@ class GroupObjects {
     std::uint64_t functions{0};      // address in the process
     std::size_t candidates_left{0};  // words with that value that are looked at
   };
-  void search_mapping(const sys::Mapping& mapping, Search& search, std::vector<GroupSeat>& out);
+  /// False: too many words with that value.
+  [[nodiscard]] static bool search_chunk(ByteSpan untrusted, std::uint64_t address, Search& search,
+                                         std::vector<GroupSeat>& out);
 
   using FileKey = std::tuple<std::uint32_t, std::uint32_t, std::uint64_t>;  // device, inode
   const sys::Procfs& procfs_;
   std::map<FileKey, std::optional<std::uint64_t>> functions_;
-  std::vector<std::byte> buffer_;
   std::uint64_t unsearched_bytes_{0};
 };
 

@@ -288,6 +288,11 @@ inline constexpr char kTwoThreads[] =
     "different orders";
 inline constexpr char kStandsForWorker[] =
     "it waits for its worker, process {}, which stands as well: the place is there";
+inline constexpr char kLastCall[] = "rank {}: its last call, {} {} of {}, was {:.1f} s before";
+inline constexpr char kOthersWaitSince[] = "the others have waited for {:.1f} s";
+inline constexpr char kNoCallFor[] =
+    "rank {} has made no call for {:.1f} s; its longest pause in {} calls before was {:.2f} s";
+inline constexpr char kWritesMeanwhile[] = ", and it reads or writes files";
 inline constexpr char kWaitForOneAtWork[] =
     "rank {} {} for rank {}, which is {} in {} ({}:{}) for all {:.1f} s that were looked at: "
     "whether it will come is not known";
@@ -307,8 +312,9 @@ inline constexpr char kNeverCompleted[] = "not all ranks completed {}";
 inline constexpr char kDifferentCalls[] = "ranks made different calls as operation {} of {}";
 inline constexpr char kWaitedFor[] = "waited for in {} by rank {}";
 inline constexpr char kNeverHandedOver[] =
-    "rank {} never issued an operation that its peers wait in, and waits in none: its program "
-    "stands still outside of communication";
+    "rank {} never issued an operation that its peers wait in, and waits in none";
+inline constexpr char kOutsideOfCommunication[] =
+    ": its program stands still outside of communication";
 inline constexpr char kNoDumpPeersWait[] =
     "rank {} left no dump, and its peers wait for it: its process died, or its dump is not among "
     "these files";

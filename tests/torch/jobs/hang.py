@@ -8,12 +8,13 @@ less       it leaves its loop one batch too early, and calls barrier
 receive    it receives what nobody sends               lock      its thread holds a lock, and waits for another one of its main thread's
 order      two threads use one group, there in another order
 pipe       it saves into a pipe that nobody reads      worker    its data loader's worker stands
-slow=SECONDS, program=SECONDS: rank 2 computes, or waits for a program, for so long, and goes on"""
+slow=SECONDS, save=SECONDS, program=SECONDS: rank 2 evaluates, saves checkpoints, or waits for a program, for so long, and goes on"""
 import hashlib
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -71,9 +72,18 @@ def save_checkpoint(net):
 
 
 def evaluate(seconds):
-    matrix, end = torch.randn(model.WIDTH, model.WIDTH), time.monotonic() + seconds
-    while time.monotonic() < end:
-        torch.mm(matrix, matrix)
+    net, end = model.make(), time.monotonic() + seconds
+    with torch.no_grad():
+        while time.monotonic() < end:
+            net(torch.randn(model.ROWS, model.WIDTH))
+
+
+def save_often(seconds):
+    net, end = model.make(), time.monotonic() + seconds
+    with tempfile.TemporaryDirectory() as folder:
+        while time.monotonic() < end:
+            torch.save(net.state_dict(), os.path.join(folder, "checkpoint"))
+            os.sync()
 
 
 def upload(seconds):
@@ -117,6 +127,8 @@ def stand(kind, net):
         save_checkpoint(net)
     elif kind.startswith("slow="):
         evaluate(float(kind.removeprefix("slow=")))
+    elif kind.startswith("save="):
+        save_often(float(kind.removeprefix("save=")))
     elif kind.startswith("program="):
         upload(kind.removeprefix("program="))
 

@@ -120,7 +120,7 @@ std::optional<OwnFunction> runs_alone(const std::vector<SampledRank>& ranks, std
     const bool is_alone = std::all_of(ranks.begin(), ranks.end(), [&](const SampledRank& other) {
       const auto found = other.functions.find(function);
       return &other == &ranks[r] || found == other.functions.end() ||
-             static_cast<double>(found->second.count) * other.ms_each < kRunsElsewhereMax * ms;
+             static_cast<double>(found->second.count) * other.ms_each < (1 - kNearlyAllShare) * ms;
     });
     if (!is_alone || samples.count < kSamplesMin) continue;
     alone.push_back({function, &samples, ms});

@@ -397,6 +397,41 @@ class Describer {
   Interval window_;
 };
 
+/// True if one path of functions was seen nearly all the time; its lines may change.
+bool is_in_one_function(const trace::Trace& trace,
+                        const std::vector<const ThreadSample*>& samples) {
+  std::map<std::vector<trace::StringId>, std::size_t> paths;
+  for (const ThreadSample* const sample : samples) {
+    std::vector<trace::StringId> path;
+    for (const trace::Frame& frame : frames_of(trace, sample->stack))
+      path.push_back(frame.function);
+    ++paths[path];
+  }
+  return std::any_of(paths.begin(), paths.end(), [&](const auto& path) {
+    return !path.first.empty() && are_nearly_all(path.second, samples.size());
+  });
+}
+
+std::vector<RankPlace> rank_places(const trace::Trace& trace, const JobData& job,
+                                   const std::vector<Stand>& stands, Interval window) {
+  std::vector<RankPlace> out;
+  for (std::size_t r = 0; r < stands.size(); ++r) {
+    Finding here;
+    set_place(trace, stands[r].stack.frames, here);
+    const Posture posture = stands[r].posture;
+    out.push_back(
+        {.rank = job.ranks[r].rank,
+         .waits = posture == Posture::kInCommunication,
+         .is_at_work = posture == Posture::kAtWork,
+         .stands_still = is_in_one_function(trace, samples_since(job.ranks[r], window.begin_ns)),
+         .function = here.function,
+         .file = here.file,
+         .line = here.line,
+         .stack = here.stack});
+  }
+  return out;
+}
+
 /// The time in which all ranks were sampled that were at all.
 Interval sampled_window(const JobData& job) {
   Interval out{0, kTimeMaxNs};
@@ -435,6 +470,7 @@ Standstill find_standstill(const trace::Trace& trace, const JobData& job) {
     return out;
   }
   if (!by_posture.contains(Posture::kInCommunication)) return out;
+  out.places = rank_places(trace, job, stands, window);
   const Describer describer(trace, job, stands, window);
   for (const Posture posture :
        {Posture::kStopped, Posture::kAtWork, Posture::kOutside, Posture::kAsleep}) {

@@ -13,6 +13,7 @@ struct Standstill {
   std::optional<Hang> hang;
   std::string note;      // that others wait, where nobody can be named; empty: nobody waits
   bool all_move{false};  // the stacks of all ranks changed
+  std::vector<RankPlace> places;  // none if nobody waits
 };
 
 /// Compares where the training threads of the ranks were, for at least kStandstillMinMs and in

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/hang/flight_memory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstring>
+#include <map>
+#include <span>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace kansoku::capture::hang {
+namespace {
+
+using ::testing::ElementsAre;
+
+/// c10::SmallVector<int64, N> as it lies in memory.
+template <std::size_t N>
+struct SmallNumbers {
+  std::int64_t* begin{inline_};
+  std::uint32_t size{0}, room{N};
+  std::int64_t inline_[N]{};
+  void set(std::initializer_list<std::int64_t> values) {
+    size = 0;
+    for (const std::int64_t value : values)
+      inline_[size++] = value;
+  }
+};
+
+/// The recorder's Entry of PyTorch 2.15 as it lies in memory, with libstdc++'s own strings.
+struct EntryInMemory {
+  std::uint64_t id{0}, reset_epoch{0}, group_id{0};
+  std::string description, group;
+  std::uint64_t collective_seq{0}, p2p_seq{0}, op_id{0};
+  std::string name;
+  void* traceback[2]{};
+  void* events[2]{};
+  std::int64_t created{0}, timeout{0};
+  bool is_p2p{false};
+  char durations[47]{};
+  SmallNumbers<4> input_dims;
+  std::vector<std::int8_t> input_types;
+  SmallNumbers<4> output_dims;
+  std::vector<std::int8_t> output_types;
+  SmallNumbers<8> sizes;
+  std::uint64_t thread{0};
+  std::string thread_name;
+  bool is_retired{false};
+};
+static_assert(sizeof(EntryInMemory) == 512 && offsetof(EntryInMemory, is_retired) == 504 &&
+              offsetof(EntryInMemory, sizes) == 384 && offsetof(EntryInMemory, name) == 112);
+
+using GroupsInMemory = std::map<std::tuple<std::string, std::string>, std::vector<std::uint64_t>>;
+
+struct RecorderInMemory {
+  bool enabled{true}, stacks{false};
+  char mutex[40]{};
+  alignas(8) EntryInMemory* begin{nullptr};
+  EntryInMemory* end{nullptr};
+  EntryInMemory* room{nullptr};
+  std::uint64_t most{2000}, next{0}, made{0}, epoch{0};
+  char starts[56]{}, status[48]{};
+  GroupsInMemory groups;
+  std::string version;
+  int rank{-1};
+};
+static_assert(sizeof(RecorderInMemory) == 296);
+
+class FlightMemoryTest : public ::testing::Test {
+ protected:
+  FlightMemoryTest() {
+    entries_.resize(3);
+    for (std::size_t i = 0; i < entries_.size(); ++i) {
+      EntryInMemory& entry = entries_[i];
+      entry.id = 5000 - i;  // a ring that has gone round
+      entry.group_id = 1;
+      entry.group = "0";
+      entry.description = "a description that is too long for the string itself";
+      entry.name = i == 2 ? "gloo:recv 0<-1" : "gloo:all_reduce";
+      entry.is_p2p = i == 2;
+      entry.collective_seq = 70 + i;
+      entry.created = 1'000'000'000 - static_cast<std::int64_t>(i);
+      entry.input_dims.set({1, 2});
+      entry.output_dims.set({1});
+      entry.sizes.set({4, 2, 8, 16});
+      entry.is_retired = i > 0;
+    }
+    recorder_.begin = entries_.data();
+    recorder_.end = recorder_.room = entries_.data() + entries_.size();
+    recorder_.made = 5001;
+    recorder_.groups[{"0", "default"}] = {0, 1};
+    recorder_.groups[{"1", "stage"}] = {1};
+    recorder_.groups[{"2", "copy"}] = {0};
+  }
+
+  std::optional<FlightHead> head(std::uint64_t most = 2000) const {
+    return flight_head(std::as_bytes(std::span(&recorder_, 1)), most);
+  }
+
+  std::vector<EntryInMemory> entries_;
+  RecorderInMemory recorder_;
+};
+
+TEST_F(FlightMemoryTest, CallsAreReadInTheirOrder) {
+  const auto* const object = reinterpret_cast<const char*>(&recorder_);
+  ASSERT_EQ(reinterpret_cast<const char*>(&recorder_.begin) - object, 48);
+  ASSERT_EQ(reinterpret_cast<const char*>(&recorder_.groups) - object, 208);
+  ASSERT_TRUE(head());
+  const FlightMemory found = read_flight_object(::getpid(), *head());
+  EXPECT_EQ(found.bad_calls, 0U);
+  ASSERT_EQ(found.calls.size(), 3U);
+  EXPECT_EQ(found.calls[0].id, 4998U);
+  EXPECT_EQ(found.calls[0].name, "gloo:recv 0<-1");
+  EXPECT_TRUE(found.calls[0].is_p2p);
+  EXPECT_TRUE(found.calls[0].is_retired);
+  const FlightCall& last = found.calls[2];
+  EXPECT_EQ(last.group, "0");
+  EXPECT_EQ(last.description, "a description that is too long for the string itself");
+  EXPECT_EQ(last.collective_seq, 70U);
+  EXPECT_EQ(last.created_ns, 1'000'000'000);
+  EXPECT_FALSE(last.is_retired);
+  EXPECT_THAT(last.input_dims, ElementsAre(1, 2));
+  EXPECT_THAT(last.output_dims, ElementsAre(1));
+  EXPECT_THAT(last.sizes, ElementsAre(4, 2, 8, 16));
+}
+
+TEST_F(FlightMemoryTest, GroupsAreReadWithTheirRanks) {
+  const FlightMemory found = read_flight_object(::getpid(), *head());
+  std::map<std::string, std::vector<std::int32_t>> groups;
+  for (const FlightGroup& group : found.groups)
+    groups[group.name + " " + group.description] = group.ranks;
+  EXPECT_EQ(groups.size(), 3U);
+  EXPECT_THAT(groups["0 default"], ElementsAre(0, 1));
+  EXPECT_THAT(groups["1 stage"], ElementsAre(1));
+  EXPECT_THAT(groups["2 copy"], ElementsAre(0));
+}
+
+TEST_F(FlightMemoryTest, AHeaderWhoseNumbersDoNotFitIsNone) {
+  EXPECT_FALSE(head(1999));
+  recorder_.enabled = false;
+  EXPECT_FALSE(head());
+  recorder_.enabled = true;
+  recorder_.made = 2;
+  EXPECT_FALSE(head());
+  recorder_.made = 5001;
+  recorder_.next = 2001;
+  EXPECT_FALSE(head());
+  recorder_.next = 0;
+  recorder_.room = recorder_.begin + 1;
+  EXPECT_FALSE(head());
+  recorder_.end = recorder_.begin;
+  EXPECT_FALSE(head());
+  EXPECT_FALSE(flight_head({}, 2000));
+}
+
+TEST_F(FlightMemoryTest, EntriesThatLieAreCounted) {
+  const std::uint64_t huge = std::uint64_t{1} << 60;
+  entries_[0].id = huge;
+  std::memcpy(reinterpret_cast<char*>(&entries_[1].name) + 8, &huge, 8);  // its length
+  const FlightMemory found = read_flight_object(::getpid(), *head());
+  const std::uint64_t right = 15;
+  std::memcpy(reinterpret_cast<char*>(&entries_[1].name) + 8, &right, 8);
+  EXPECT_EQ(found.bad_calls, 2U);
+  ASSERT_EQ(found.calls.size(), 1U);
+  EXPECT_EQ(found.calls[0].id, 4998U);
+}
+
+TEST_F(FlightMemoryTest, SizesThatPointNowhereAreUnknown) {
+  entries_[0].sizes.begin = reinterpret_cast<std::int64_t*>(std::uintptr_t{8});
+  entries_[0].input_dims.size = 1'000'000;
+  const FlightMemory found = read_flight_object(::getpid(), *head());
+  ASSERT_EQ(found.calls.size(), 3U);
+  EXPECT_TRUE(found.calls[2].sizes.empty());
+  EXPECT_TRUE(found.calls[2].input_dims.empty());
+}
+
+TEST_F(FlightMemoryTest, AProcessWithoutPyTorchHasNone) {
+  EXPECT_FALSE(read_flight_memory(sys::Procfs(), ::getpid()));
+  EXPECT_FALSE(read_flight_memory(sys::Procfs(), -1));
+}
+
+}  // namespace
+}  // namespace kansoku::capture::hang
