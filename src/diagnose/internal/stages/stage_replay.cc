@@ -97,8 +97,7 @@ class StepReplay {
     std::sort(cuts.begin(), cuts.end());
     cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
     const IntervalSet work = passes_of(r, step, cuts.back());
-    const IntervalSet backward =
-        work.intersect(context_.phases[r].sets[static_cast<std::size_t>(Phase::kBackward)]);
+    const IntervalSet backward = work.intersect(part_of_step(r, Phase::kBackward));
     const auto ms_of = [](const IntervalSet& set, Interval part) {
       return part.end_ns > part.begin_ns ? static_cast<double>(set.measure_ns(part)) / kNsPerMs : 0;
     };
@@ -119,20 +118,27 @@ class StepReplay {
   // From the step's begin to its last message or backward pass, the later one.
   [[nodiscard]] IntervalSet passes_of(std::size_t r, const Interval& step,
                                       std::int64_t end_ns) const {
+    const std::vector<Event>& events = context_.job.ranks[r].events;
+    auto event = std::lower_bound(
+        events.begin(), events.end(), step.begin_ns,
+        [](const Event& one, std::int64_t time_ns) { return one.time.begin_ns < time_ns; });
     bool has_backward = false;
-    for (const Event& event : context_.job.ranks[r].events) {
-      if (event.kind != EventKind::kBackward || !event.on_main || event.is_open) continue;
+    for (; event != events.end() && event->time.begin_ns < step.end_ns; ++event) {
+      if (event->kind != EventKind::kBackward || !event->on_main || event->is_open) continue;
       has_backward = true;
-      if (event.time.end_ns <= step.end_ns) end_ns = std::max(end_ns, event.time.end_ns);
+      end_ns = std::max(end_ns, std::min(event->time.end_ns, step.end_ns));
     }
     if (!has_backward) end_ns = step.end_ns;
-    const RankPhases& phases = context_.phases[r];
-    const auto of = [&](Phase phase) -> const IntervalSet& {
-      return phases.sets[static_cast<std::size_t>(phase)];
-    };
-    return phases.work.within({step.begin_ns, std::max(end_ns, step.begin_ns)})
-        .subtract(of(Phase::kOptimizer))
-        .subtract(of(Phase::kInput));
+    const Interval passes{step.begin_ns, std::max(end_ns, step.begin_ns)};
+    return context_.phases[r]
+        .work.within(passes)
+        .subtract(part_of_step(r, Phase::kOptimizer))
+        .subtract(part_of_step(r, Phase::kInput));
+  }
+
+  [[nodiscard]] IntervalSet part_of_step(std::size_t r, Phase phase) const {
+    return context_.phases[r].sets[static_cast<std::size_t>(phase)].within(
+        context_.steps.ranks[r][step_]);
   }
 
   const Context& context_;
