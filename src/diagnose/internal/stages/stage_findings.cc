@@ -111,10 +111,14 @@ struct OwnFunction {
   double ms{0};
 };
 
-// The greatest function that only rank `r` runs; of those that are nearly as great, the innermost.
-std::optional<OwnFunction> runs_alone(const std::vector<SampledRank>& ranks, std::size_t r) {
-  std::vector<OwnFunction> alone;
-  double greatest_ms = 0;
+bool is_of_model(const trace::Trace& trace, const Function& function) {
+  return classify_frame(text_of(trace, function.first), text_of(trace, function.second)) ==
+         FrameRole::kForward;
+}
+
+// Functions in which each other rank spends hardly any time.
+std::map<Function, OwnFunction> run_alone(const std::vector<SampledRank>& ranks, std::size_t r) {
+  std::map<Function, OwnFunction> out;
   for (const auto& [function, samples] : ranks[r].functions) {
     const double ms = static_cast<double>(samples.count) * ranks[r].ms_each;
     const bool is_alone = std::all_of(ranks.begin(), ranks.end(), [&](const SampledRank& other) {
@@ -122,12 +126,33 @@ std::optional<OwnFunction> runs_alone(const std::vector<SampledRank>& ranks, std
       return &other == &ranks[r] || found == other.functions.end() ||
              static_cast<double>(found->second.count) * other.ms_each < (1 - kNearlyAllShare) * ms;
     });
-    if (!is_alone || samples.count < kSamplesMin) continue;
-    alone.push_back({function, &samples, ms});
-    greatest_ms = std::max(greatest_ms, ms);
+    if (is_alone && samples.count >= kSamplesMin) out[function] = {function, &samples, ms};
+  }
+  return out;
+}
+
+// The greatest function that only rank `r` runs; of those that are nearly as great, the innermost.
+// A module that it alone has, and what that calls, is its part of the model: no fault.
+std::optional<OwnFunction> runs_alone(const trace::Trace& trace,
+                                      const std::vector<SampledRank>& ranks, std::size_t r) {
+  std::map<Function, OwnFunction> alone = run_alone(ranks, r);
+  const auto is_part_of_model = [&](const OwnFunction& one) {
+    for (const trace::Frame& frame : most_frequent(trace, one.samples->stacks)) {
+      const Function outer{frame.function, frame.file};
+      if (alone.contains(outer) && is_of_model(trace, outer)) return true;
+      if (outer == one.function) return false;
+    }
+    return false;
+  };
+  std::vector<OwnFunction> left;
+  double greatest_ms = 0;
+  for (const auto& [function, one] : alone) {
+    if (is_part_of_model(one)) continue;
+    left.push_back(one);
+    greatest_ms = std::max(greatest_ms, one.ms);
   }
   std::optional<OwnFunction> best;
-  for (const OwnFunction& one : alone) {
+  for (const OwnFunction& one : left) {
     if (one.ms < kDescendShareMin * greatest_ms) continue;
     if (!best ||
         std::tuple(one.samples->depth, one.ms) > std::tuple(best->samples->depth, best->ms))
@@ -176,7 +201,7 @@ std::string_view phase_of_samples(const Context& context, const Samples& samples
 std::optional<Finding> find_function_alone(const Context& context, const Stages& stages,
                                            const Options& options,
                                            const std::vector<SampledRank>& sampled, std::size_t r) {
-  const auto alone = runs_alone(sampled, r);
+  const auto alone = runs_alone(context.trace, sampled, r);
   const double least_ms = std::max(kExcessMinMs, kExcessShareMin * context.median_step_ms);
   if (!alone || alone->ms < least_ms) return std::nullopt;
   const std::vector<double> above = above_other_stages(context, stages, r);

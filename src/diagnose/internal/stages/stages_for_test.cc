@@ -23,6 +23,7 @@ struct TestFrame {
 constexpr TestFrame kTrain{"train", "/app/train.py"};
 constexpr TestFrame kModule{"Module._call_impl", "/usr/lib/python3/torch/nn/modules/module.py"};
 constexpr TestFrame kSlow{"slow_hook", "/app/train.py"};
+constexpr TestFrame kHead{"Head.forward", "/app/train.py"}, kLogits{"logits_of", "/app/train.py"};
 constexpr TestFrame kEngine{"_engine_run_backward", "/usr/lib/python3/torch/autograd/graph.py"};
 constexpr TestFrame kAdam{"AdamW.step", "/usr/lib/python3/torch/optim/adamw.py"};
 constexpr TestFrame kWait{"_wait", "/usr/lib/python3/torch/distributed/distributed_c10d.py"};
@@ -71,6 +72,8 @@ class StagesSimulator {
           work(rank(stage), job_.slow_ms, {kTrain, kModule, kSlow});
         else if (job_.is_everywhere)
           work(rank(stage), 0.4 * job_.slow_ms, {kTrain, kModule, kSlow});
+        if (stage + 1 == job_.stages)
+          work(rank(stage), job_.head_ms, {kTrain, kModule, kHead, kLogits});
         if (stage + 1 < job_.stages) forward[{stage, m}] = send(p, stage, stage + 1);
       }
     }

@@ -17,6 +17,7 @@ struct StagesJob {
   double uneven{1};              // times as much work in stage 2
   std::size_t slow_rank{99};     // runs a function of its own in each forward pass
   double slow_ms{0};             // so long
+  double head_ms{0};             // of a module that the last stage alone has, in each forward pass
   bool is_everywhere{false};     // every other rank runs that function as well, for nothing
   bool has_names{true};          // of groups
   std::size_t lost_receives{0};  // of rank 1, at its begin

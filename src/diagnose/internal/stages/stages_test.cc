@@ -85,6 +85,14 @@ TEST(Stages, FunctionOfOneRankThatHoldsUpTheOthersIsNamed) {
   }
 }
 
+TEST(Stages, NobodyIsBlamedForAModuleThatItsStageAloneHas) {
+  StagesJob job;
+  job.head_ms = 12;
+  const Diagnosis found = diagnosed_stages(job);
+  EXPECT_TRUE(found.findings.empty());
+  EXPECT_TRUE(notes_say(found, "stage 3, counted from 0, has 2.0 times the work of the others"));
+}
+
 TEST(Stages, NobodyIsBlamedForAFunctionThatOthersRunToo) {
   StagesJob job;
   job.slow_rank = 1;
