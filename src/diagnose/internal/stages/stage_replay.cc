@@ -162,6 +162,14 @@ std::vector<std::vector<const Message*>> messages_by_step(const Context& context
   return out;
 }
 
+// Without a rank's messages its waiting counts as work.
+bool are_all_in(const std::vector<const Message*>& messages, std::size_t rank_count) {
+  std::vector<bool> seen(rank_count);
+  for (const Message* const message : messages)
+    seen[message->from] = seen[message->to] = true;
+  return std::count(seen.begin(), seen.end(), false) == 0;
+}
+
 }  // namespace
 
 std::optional<StageTimes> replay_stages(const Context& context, const Stages& stages) {
@@ -170,7 +178,8 @@ std::optional<StageTimes> replay_stages(const Context& context, const Stages& st
   StageTimes out;
   out.work_ms.resize(rank_count);
   std::vector<double> passes, equal, busy;
-  for (std::size_t s = 0; s < std::min(messages.size(), kReplayedStepsMax); ++s) {
+  for (std::size_t s = 0; s < messages.size() && passes.size() < kReplayedStepsMax; ++s) {
+    if (!are_all_in(messages[s], rank_count)) continue;
     const StepReplay replay(context, messages[s], s);
     if (!replay.is_whole()) continue;
     for (std::size_t r = 0; r < rank_count; ++r)

@@ -56,14 +56,22 @@ std::optional<std::vector<std::size_t>> usual_depths(const JobData& job, const S
     }
   }
   std::map<std::vector<std::size_t>, std::size_t> counts;
-  for (const std::vector<FirstMessages>& step : first)
+  std::size_t seen = 0;
+  for (const std::vector<FirstMessages>& step : first) {
+    // Probes come to one rank after the other: a step of which one has nothing tells no order.
+    const bool is_seen = std::all_of(step.begin(), step.end(), [](const FirstMessages& rank) {
+      return rank.begins() || rank.source != kNone;
+    });
+    if (!is_seen) continue;
+    ++seen;
     ++counts[depths_of(step)];
+  }
   const auto most =
       std::max_element(counts.begin(), counts.end(),
                        [](const auto& a, const auto& b) { return a.second < b.second; });
   const bool is_usual =
-      most != counts.end() &&
-      static_cast<double>(most->second) >= kNearlyAllShare * static_cast<double>(steps.count()) &&
+      most != counts.end() && seen >= kRepeatCountFloor &&
+      static_cast<double>(most->second) >= kNearlyAllShare * static_cast<double>(seen) &&
       std::count(most->first.begin(), most->first.end(), kNone) == 0;
   return is_usual ? std::optional(most->first) : std::nullopt;
 }

@@ -38,7 +38,7 @@ class StagesSimulator {
   }
 
   trace::Trace run() {
-    for (int step = 0; step < job_.step_count; ++step)
+    for (step_ = 0; step_ < job_.step_count; ++step_)
       for (std::size_t p = 0; p < job_.pipelines; ++p)
         run_step(p);
     trace_.end_ns = *std::max_element(now_ns_.begin(), now_ns_.end());
@@ -138,10 +138,14 @@ class StagesSimulator {
     return known->second;
   }
 
+  [[nodiscard]] bool is_lost(std::size_t r) const { return r == 1 && step_ < job_.lost_steps; }
+
   std::int64_t send(std::size_t p, std::size_t stage, std::size_t to) {
     const std::size_t r = p * job_.stages + stage;
     const std::int64_t begin_ns = now_ns_[r];
-    add_message(r, "c10d::ProcessGroupGloo::send", begin_ns, kCallNs, p, stage, to, ++work_);
+    ++work_;
+    if (!is_lost(r))
+      add_message(r, "c10d::ProcessGroupGloo::send", begin_ns, kCallNs, p, stage, to, work_);
     now_ns_[r] += kCallNs;
     return begin_ns + kCallNs / 2;
   }
@@ -153,6 +157,7 @@ class StagesSimulator {
     const std::int64_t wait_ns = now_ns_[r];
     spend(r, std::max(there_ns - wait_ns, kCallNs), {kTrain, kWait}, trace::SampleState::kSleeping);
     ++work_;
+    if (is_lost(r)) return;
     if (r == 1 && lost_ > 0) {
       --lost_;
       return;
@@ -206,6 +211,7 @@ class StagesSimulator {
   Rng rng_{5, 7};
   std::vector<std::int64_t> now_ns_;
   std::uint64_t work_{0};
+  int step_{0};
   std::map<std::string, trace::StackId> stacks_;
   std::size_t lost_;
 };

@@ -136,6 +136,16 @@ TEST(Stages, ARecordingThatBeginsInMidRunMatchesTheRest) {
   EXPECT_TRUE(found.pipeline);
 }
 
+TEST(Stages, ARankWhoseProbesCameLateIsAStageNevertheless) {
+  StagesJob job;
+  job.uneven = 2;
+  job.lost_steps = 20;
+  const Diagnosis found = diagnosed_stages(job);
+  ASSERT_TRUE(found.pipeline);
+  EXPECT_TRUE(found.findings.empty());
+  EXPECT_NEAR(found.pipeline->stages[1].work_ms, found.pipeline->stages[0].work_ms, 1);
+}
+
 // In a group that has no name a peer is meant as a rank of the job.
 TEST(Stages, GroupsWithoutANameAreTheJob) {
   StagesJob job;
