@@ -224,6 +224,10 @@ def pipeline(lab, run, fault):
         wrong.append("no pipeline")
     elif run.rank is None and "unequal" not in run.name and abs(found["bubble_share"] - formula) > NEAR * formula:
         wrong.append(f"bubble {found['bubble_share']:.3f} for {formula:.3f}")
+    is_unclear = {"interleaved", "twice"} <= set(run.command)
+    micro_batches = None if is_unclear else 2 if "2" in run.command else 4
+    if found and found["micro_batches"] != micro_batches:
+        wrong.append(f"{found['micro_batches']} micro-batches for {micro_batches}")
     if run.name.endswith("unequal") and not any("stage 2, counted from 0, has" in note for note in answer["notes"]):
         wrong.append("the unequal stage is not told")
     shares = {key: found[key] for key in ("bubble_share", "uneven_share", "passes_ms", "equal_ms")} if found else {}

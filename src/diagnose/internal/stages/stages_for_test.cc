@@ -90,8 +90,9 @@ class StagesSimulator {
     for (std::size_t stage = 0; stage < job_.stages; ++stage) {
       const std::int64_t begin_ns = now_ns_[rank(stage)];
       work(rank(stage), job_.optimizer_ms, {kTrain, kAdam});
-      add_slice(rank(stage), "step", "Optimizer.step#AdamW.step", begin_ns,
-                now_ns_[rank(stage)] - begin_ns);
+      if (rank(stage) != 1 || step_ >= job_.lost_ends)
+        add_slice(rank(stage), "step", "Optimizer.step#AdamW.step", begin_ns,
+                  now_ns_[rank(stage)] - begin_ns);
     }
   }
 

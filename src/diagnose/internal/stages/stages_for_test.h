@@ -21,6 +21,7 @@ struct StagesJob {
   bool is_everywhere{false};     // every other rank runs that function as well, for nothing
   bool has_names{true};          // of groups
   std::size_t lost_receives{0};  // of rank 1, at its begin
+  int lost_ends{0};              // of rank 1: first steps whose optimizer was not seen
   int lost_steps{0};             // in which no message of rank 1 was seen, likewise
 };
 [[nodiscard]] trace::Trace make_stages_trace(const StagesJob& job);

@@ -146,6 +146,41 @@ TEST(Stages, ARankWhoseProbesCameLateIsAStageNevertheless) {
   EXPECT_NEAR(found.pipeline->stages[1].work_ms, found.pipeline->stages[0].work_ms, 1);
 }
 
+// Its steps are counted from another one: a message is received in the step that it is sent in.
+TEST(Stages, StepsAreAlignedByMessages) {
+  StagesJob job;
+  job.lost_ends = 12;
+  const Diagnosis found = diagnosed_stages(job);
+  ASSERT_TRUE(found.pipeline);
+  EXPECT_EQ(found.steps.count, 40U - 12 - 1 - 3);
+  EXPECT_TRUE(notes_say(found, "aligned them by the messages"));
+  EXPECT_NEAR(found.pipeline->bubble_share, 3.0 / 7, 0.03);
+}
+
+// Two parts of the model on each rank: what comes back from the last stage is no new micro-batch.
+TEST(Stages, MicroBatchesOfInterleavedStagesCountOnce) {
+  JobData job;
+  job.ranks.resize(3);
+  StepTable steps;
+  steps.ranks.resize(3);
+  constexpr std::int64_t kStepNs = 1000;
+  for (std::int64_t s = 0; s < 10; ++s) {
+    std::int64_t at = s * kStepNs;
+    for (auto& rank : steps.ranks)
+      rank.push_back({at, at + kStepNs});
+    for (int micro_batch = 0; micro_batch < 2; ++micro_batch)
+      for (const auto& [from, to] : std::vector<std::pair<std::size_t, std::size_t>>{
+               {0, 1}, {1, 2}, {2, 0}, {0, 1}, {1, 2}, {2, 1}, {1, 0}, {0, 2}, {2, 1}, {1, 0}}) {
+        at += 10;
+        job.messages.push_back({from, to, at, at, at + 5, 0});
+      }
+  }
+  const auto stages = find_stages(job, steps);
+  ASSERT_TRUE(stages);
+  EXPECT_EQ(stages->stage, (std::vector<std::size_t>{0, 1, 2}));
+  EXPECT_EQ(stages->micro_batches, 2U);
+}
+
 // In a group that has no name a peer is meant as a rank of the job.
 TEST(Stages, GroupsWithoutANameAreTheJob) {
   StagesJob job;

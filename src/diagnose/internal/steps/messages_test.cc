@@ -111,6 +111,8 @@ TEST(ChannelShift, NothingIsReceivedBeforeItIsSent) {
   EXPECT_EQ(channel_shift(ends({10, 30, 50, 70}), ends({35, 55, 75})), 1);
   EXPECT_EQ(channel_shift(ends({30, 50}), ends({15, 35, 55})), -1);
   EXPECT_EQ(channel_shift(ends({10, 30}), ends({15, 35, 55})), 0);
+  // A receiver that is always one behind: both sides have as many.
+  EXPECT_EQ(channel_shift(ends({10, 20, 30}), ends({25, 35, 45})), 0);
   EXPECT_EQ(channel_shift(ends({90}), ends({15})), std::nullopt);
   EXPECT_EQ(channel_shift({}, ends({15})), std::nullopt);
 }
