@@ -45,18 +45,13 @@ CallTimes call_times_of(const FlightDump& dump, std::int64_t read_ns) {
       out.longest_pause_s =
           std::max(out.longest_pause_s, seconds_between(out.last->created_ns, entry.created_ns));
     }
-    if (out.pending == nullptr && !entry.is_retired && entry.state != "completed")
-      out.pending = &entry;
+    if (out.pending == nullptr && entry.is_pending()) out.pending = &entry;
     out.last = &entry;
   }
   if (out.last != nullptr) out.since_last_s = seconds_between(out.last->created_ns, read_ns);
   if (out.pending != nullptr)
     out.since_pending_s = seconds_between(out.pending->created_ns, read_ns);
   return out;
-}
-
-std::string group_of(const DumpEntry& entry) {
-  return entry.group_description.empty() ? "group " + entry.group_name : entry.group_description;
 }
 
 class CallJoin {
@@ -163,7 +158,7 @@ class CallJoin {
       const DumpEntry& last = *found->second.last;
       finding.evidence.push_back(fmt::format(words::kLastCall, rank, last.name,
                                              last.is_p2p ? last.p2p_seq : last.collective_seq,
-                                             group_of(last), found->second.since_last_s));
+                                             group_text(last), found->second.since_last_s));
     }
   }
 

@@ -144,7 +144,8 @@ TEST_F(FlightCallsTest, AFindingOfStacksIsKeptAndGetsItsCalls) {
   EXPECT_THAT(job_.findings.front().evidence, Not(Contains(HasSubstr("is not known"))));
   EXPECT_THAT(
       job_.findings.front().evidence,
-      Contains("rank 2: its last call, gloo:all_reduce 40 of default_pg, was 20.1 s before"));
+      Contains(
+          "rank 2: its last call, gloo:all_reduce 40 of group 0 (default_pg), was 20.1 s before"));
 }
 
 // All wait, in calls of one name, and the one of rank 2 has another size.

@@ -33,16 +33,6 @@ constexpr std::size_t kEvidenceLinesMax = 12;
 constexpr std::size_t kFormBytesMax = 4096;
 constexpr std::int64_t kTimeoutMaxMs = std::int64_t{1} << 40;
 
-bool is_pending(const DumpEntry& entry) {
-  return !entry.is_retired && entry.state != "completed";
-}
-
-std::string group_text(const DumpEntry& entry) {
-  return entry.group_description.empty()
-             ? fmt::format("group {}", entry.group_name)
-             : fmt::format("group {} ({})", entry.group_name, entry.group_description);
-}
-
 /// "nccl:send 0->3" and "nccl:recv 3<-0": the other end's place within the group.
 std::optional<std::size_t> peer_of(const DumpEntry& entry) {
   for (const std::string_view arrow : {"->", "<-"}) {
@@ -199,11 +189,11 @@ void DumpAnalysis::name_groups() {
         rank.progress[name->second] = {status.enqueued, status.completed};
     }
     for (const DumpEntry& entry : dump.entries) {
-      if (is_pending(entry)) rank.pending.push_back(&entry);
+      if (entry.is_pending()) rank.pending.push_back(&entry);
       if (!entry.is_p2p) rank.oldest.try_emplace(entry.group_name, entry.collective_seq);
       auto& progress = rank.progress[entry.group_name];
       if (!entry.is_p2p) progress.enqueued = std::max(progress.enqueued, entry.collective_seq);
-      if (entry.is_p2p || is_pending(entry)) continue;
+      if (entry.is_p2p || entry.is_pending()) continue;
       progress.completed = std::max(progress.completed, entry.collective_seq);
       if (needs_all(entry)) {
         std::int64_t& joint = rank.joint.try_emplace(entry.group_name, -1).first->second;
@@ -330,7 +320,7 @@ void DumpAnalysis::find_mismatches(Diagnosis& out) const {
   for (const auto& [number, rank] : ranks_) {
     if (source_ == DumpSource::kFiles) break;
     for (const DumpEntry& entry : rank.dump->entries) {
-      if (entry.is_p2p || is_pending(entry) || rank.is_older) continue;
+      if (entry.is_p2p || entry.is_pending() || rank.is_older) continue;
       const auto operation = operations.find({entry.group_name, entry.collective_seq});
       if (operation != operations.end()) operation->second[number].push_back(&entry);
     }
@@ -669,6 +659,12 @@ void DumpAnalysis::add_gaps(Diagnosis& out) const {
 }
 
 }  // namespace
+
+std::string group_text(const DumpEntry& entry) {
+  return entry.group_description.empty()
+             ? fmt::format("group {}", entry.group_name)
+             : fmt::format("group {} ({})", entry.group_name, entry.group_description);
+}
 
 Result<Diagnosis> diagnose_dumps(std::span<const trace::import::FlightDump> dumps,
                                  DumpSource source) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "common/result.h"
 #include "diagnose/diagnose.h"
@@ -15,6 +16,9 @@ enum class DumpSource : std::uint8_t {
   kFiles,   // written at a timeout, maybe not by all ranks: a finding says what to look for next
   kMemory,  // read from the ranks at one moment
 };
+
+/// "group 0 (default_pg)".
+[[nodiscard]] std::string group_text(const trace::import::DumpEntry& entry);
 
 /// Explains a hang from the Flight Recorder dumps of its ranks: who waits for whom in which
 /// operation, and at whom the waiting ends. One finding of kind "hang" a verdict, nothing found if

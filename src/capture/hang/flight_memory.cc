@@ -29,8 +29,7 @@ constexpr std::size_t kCandidatesMax = 4096;
 namespace head {
 constexpr std::size_t kEnabled = 0, kEntries = 48, kMostEntriesAt = 72, kNext = 80, kMade = 88,
                       kGroups = 208, kBytes = 296;
-// std::map of libstdc++: its root and its size.
-constexpr std::size_t kTreeRoot = kGroups + 16, kTreeSize = kGroups + 40;
+constexpr std::size_t kTreeRoot = kGroups + 16;  // of a std::map of libstdc++
 }  // namespace head
 // Its Entry.
 namespace entry {
@@ -194,8 +193,7 @@ std::optional<FlightHead> flight_head(ByteSpan untrusted, std::uint64_t most_ent
       word_at<std::uint64_t>(untrusted, head::kMostEntriesAt) != most_entries ||
       count > most_entries || made < count || next > most_entries)
     return std::nullopt;
-  return FlightHead{begin, count, made, word_at<std::uint64_t>(untrusted, head::kTreeRoot),
-                    word_at<std::uint64_t>(untrusted, head::kTreeSize)};
+  return FlightHead{begin, count, made, word_at<std::uint64_t>(untrusted, head::kTreeRoot)};
 }
 
 FlightMemory read_flight_object(std::int32_t pid, const FlightHead& head) {
@@ -220,7 +218,8 @@ std::optional<FlightMemory> read_flight_memory(const sys::Procfs& procfs, std::i
     for (std::size_t i = 0; i + 8 <= untrusted.size(); i += 8) {
       if (word_at<std::uint64_t>(untrusted, i) != most || address + i < head::kMostEntriesAt)
         continue;
-      if (candidates_left-- == 0) return false;
+      if (candidates_left == 0) return false;
+      --candidates_left;
       std::array<std::byte, head::kBytes> object{};
       const std::uint64_t begin = address + i - head::kMostEntriesAt;
       if (sys::read_process_memory(pid, begin, object) != object.size()) continue;

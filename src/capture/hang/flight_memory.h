@@ -43,7 +43,7 @@ struct FlightMemory {
 /// counters, that fit each other.
 struct FlightHead {
   std::uint64_t entries_begin{0}, entry_count{0}, made{0};
-  std::uint64_t groups_root{0}, group_count{0};  // of a red-black tree
+  std::uint64_t groups_root{0};  // of a red-black tree
 };
 [[nodiscard]] std::size_t flight_head_bytes();
 [[nodiscard]] std::optional<FlightHead> flight_head(ByteSpan untrusted, std::uint64_t most_entries);

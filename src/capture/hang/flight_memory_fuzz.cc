@@ -25,7 +25,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     std::memcpy(memory.data() + at, &word, sizeof word);
   }
   const auto head = flight_head(std::span(memory).first(flight_head_bytes()), 2000);
-  const FlightHead forced{base + 512, 16, 20, base + 256, 2};
+  const FlightHead forced{base + 512, 16, 20, base + 256};
   for (const FlightHead& one : {head.value_or(forced), forced}) {
     const FlightMemory found = read_flight_object(::getpid(), one);
     if (found.calls.size() + found.bad_calls < found.calls.size()) __builtin_trap();

@@ -91,7 +91,8 @@ void FlightLook::join_job(diagnose::Diagnosis& job) const {
   for (std::size_t r = 0; r < job.rank_numbers.size(); ++r) {
     for (const std::int32_t pid : job.rank_pids[r]) {
       const auto before = storage_.find(pid);
-      if (before != storage_.end() && storage_bytes(procfs_, pid) != before->second)
+      const auto after = storage_bytes(procfs_, pid);
+      if (before != storage_.end() && after && *after != before->second)
         calls.with_storage.insert(job.rank_numbers[r]);
       const auto memory = capture::hang::read_flight_memory(procfs_, pid);
       if (!memory) continue;

@@ -41,6 +41,8 @@ struct DumpEntry {
   std::int64_t timeout_ms{0};
   std::string input_sizes, input_dtypes, output_sizes, output_dtypes;  // "[[2048, 5120]]"
   std::vector<DumpFrame> frames;                                       // innermost first
+  /// It has not ended, as far as its rank knows.
+  [[nodiscard]] bool is_pending() const { return !is_retired && state != "completed"; }
   /// The entry of a coalesced group as a whole, behind those of its operations.
   [[nodiscard]] bool is_of_coalesced() const { return name.ends_with(":coalesced"); }
 };

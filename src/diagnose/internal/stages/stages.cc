@@ -135,15 +135,14 @@ std::optional<Stages> find_stages(const JobData& job, const StepTable& steps) {
   out.ranks.resize(*std::max_element(out.stage.begin(), out.stage.end()) + 1);
   if (out.ranks.size() < 2) return std::nullopt;
   const std::vector<std::size_t> joined = joined_by_messages(job);
-  std::map<std::size_t, std::size_t> numbers;
-  std::map<std::pair<std::size_t, std::size_t>, std::size_t> seats;
+  const std::set<std::size_t> pipelines(joined.begin(), joined.end());
+  std::set<std::pair<std::size_t, std::size_t>> seats;  // pipeline and stage
   for (std::size_t r = 0; r < joined.size(); ++r) {
-    out.pipeline.push_back(numbers.try_emplace(joined[r], numbers.size()).first->second);
     out.ranks[out.stage[r]].push_back(r);
-    ++seats[{out.pipeline[r], out.stage[r]}];
+    seats.emplace(joined[r], out.stage[r]);
   }
   const bool is_whole =
-      seats.size() == numbers.size() * out.ranks.size() && seats.size() == joined.size();
+      seats.size() == pipelines.size() * out.ranks.size() && seats.size() == joined.size();
   if (!is_whole) return std::nullopt;
   out.micro_batches = micro_batches_of(job, steps, out);
   return out;

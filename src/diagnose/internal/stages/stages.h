@@ -14,7 +14,6 @@ namespace kansoku::diagnose {
 /// one comes after the rank whose message it receives first.
 struct Stages {
   std::vector<std::size_t> stage;               // by rank index
-  std::vector<std::size_t> pipeline;            // by rank index: which of the equal pipelines
   std::vector<std::vector<std::size_t>> ranks;  // by stage; one of each pipeline
   std::size_t micro_batches{0};                 // of a step; 0: not known
 };

@@ -2,7 +2,6 @@
 #include "diagnose/internal/steps/messages.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <optional>
 #include <tuple>
