@@ -39,6 +39,16 @@ TEST(Stages, AreFoundFromMessages) {
   EXPECT_EQ(found.messages->receives_alone, 0U);
 }
 
+// Nothing is sent yet for most of the time that a stage waits; what is left is the message's way.
+TEST(Stages, WaitingForAMessageIsNoTransfer) {
+  const Diagnosis found = diagnosed_stages({});
+  ASSERT_EQ(found.ranks.size(), 4U);
+  for (const RankSummary& rank : found.ranks) {
+    EXPECT_GT(rank.phase_ms[static_cast<std::size_t>(Phase::kWait)], 20);
+    EXPECT_LT(rank.phase_ms[static_cast<std::size_t>(Phase::kTransfer)], 1);
+  }
+}
+
 // With equal stages P - 1 of P - 1 + M passes are idle on each rank.
 TEST(Stages, BubbleFollowsItsFormula) {
   for (const std::size_t stages : {2U, 3U, 4U, 6U}) {
@@ -126,6 +136,18 @@ TEST(Stages, RanksOfOneStageAreCompared) {
   EXPECT_EQ(found.findings.front().function, "slow_hook");
 }
 
+// Its function is told, and that it differs from its peer follows from that.
+TEST(Stages, ARankIsToldOnce) {
+  StagesJob job;
+  job.stages = job.pipelines = 2;
+  job.slow_rank = 3;
+  job.slow_ms = 12;
+  const Diagnosis found = diagnosed_stages(job);
+  ASSERT_EQ(found.findings.size(), 1U);
+  EXPECT_EQ(found.findings.front().ranks, std::vector<std::int32_t>{3});
+  EXPECT_EQ(found.findings.front().function, "slow_hook");
+}
+
 TEST(Stages, ARecordingThatBeginsInMidRunMatchesTheRest) {
   StagesJob job;
   job.lost_receives = 5;
@@ -155,6 +177,21 @@ TEST(Stages, StepsAreAlignedByMessages) {
   EXPECT_EQ(found.steps.count, 40U - 12 - 1 - 3);
   EXPECT_TRUE(notes_say(found, "aligned them by the messages"));
   EXPECT_NEAR(found.pipeline->bubble_share, 3.0 / 7, 0.03);
+}
+
+// One that hands out to two has no stages that pass on.
+TEST(Stages, NoneWhereTwoRanksOfAPipelineAreLevel) {
+  JobData job;
+  job.ranks.resize(3);
+  StepTable steps;
+  steps.ranks.resize(3);
+  for (std::int64_t s = 0; s < 10; ++s) {
+    for (auto& rank : steps.ranks)
+      rank.push_back({s * 1000, (s + 1) * 1000});
+    for (const std::size_t to : {1U, 2U})
+      job.messages.push_back({0, to, s * 1000 + 10, s * 1000 + 10, s * 1000 + 20, 0});
+  }
+  EXPECT_FALSE(find_stages(job, steps));
 }
 
 // Two parts of the model on each rank: what comes back from the last stage is no new micro-batch.

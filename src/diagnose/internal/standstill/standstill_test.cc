@@ -362,6 +362,31 @@ TEST_F(StandstillTest, AHookBelowALibraryIsTheJobsOwn) {
   EXPECT_EQ(find().hang->finding.verdict, "missing_rank") << "no collective";
 }
 
+TEST_F(StandstillTest, PlacesTellWhoWaitsAndWhoStandsInOneFunction) {
+  add_waiting(2);
+  add(kOwn, SampleState::kRunning);
+  const trace::StackId other_line = stack_of(kOwn);
+  trace_.frames.back().line = 8;
+  for (std::size_t s = 0; s < job_.ranks[2].samples.size(); s += 2)
+    job_.ranks[2].samples[s].stack = other_line;
+  std::vector<RankPlace> places = find().places;
+  ASSERT_EQ(places.size(), 3U);
+  EXPECT_TRUE(places[0].waits);
+  EXPECT_FALSE(places[0].is_at_work);
+  EXPECT_FALSE(places[2].waits);
+  EXPECT_TRUE(places[2].is_at_work);
+  EXPECT_TRUE(places[2].stands_still) << "a loop has several lines";
+  EXPECT_EQ(places[2].function, "cleanup");
+  const trace::StackId elsewhere = stack_of(kLock);
+  for (std::size_t s = 0; s < job_.ranks[2].samples.size(); s += 2)
+    job_.ranks[2].samples[s].stack = elsewhere;
+  EXPECT_FALSE(find().places[2].stands_still);
+  const trace::StackId without_frames = stack_of({});
+  for (ThreadSample& sample : job_.ranks[2].samples)
+    sample.stack = without_frames;
+  EXPECT_FALSE(find().places[2].stands_still) << "where it is is not known";
+}
+
 TEST_F(StandstillTest, StacksThatChangeMove) {
   for (int i = 0; i < 2; ++i) {
     RankData& rank = add(kBackward, SampleState::kSleeping);
