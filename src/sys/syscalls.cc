@@ -21,6 +21,7 @@ struct Call {
   std::string_view name;
   First first;
 };
+constexpr std::string_view kSelect = "select", kPause = "nanosleep";
 // Those that exist on every architecture, then those of old ones.
 constexpr std::array kCalls{
     Call{SYS_read, "read", First::kDescriptor},
@@ -45,8 +46,8 @@ constexpr std::array kCalls{
     Call{SYS_splice, "splice", First::kDescriptor},
     Call{SYS_futex, "futex", First::kLock},
     Call{SYS_ppoll, "poll", First::kOther},
-    Call{SYS_pselect6, "select", First::kOther},
-    Call{SYS_nanosleep, "nanosleep", First::kOther},
+    Call{SYS_pselect6, kSelect, First::kOther},
+    Call{SYS_nanosleep, kPause, First::kOther},
     Call{SYS_clock_nanosleep, "clock_nanosleep", First::kOther},
     Call{SYS_wait4, "wait4", First::kOther},
     Call{SYS_waitid, "waitid", First::kOther},
@@ -57,7 +58,7 @@ constexpr std::array kCalls{
     Call{SYS_sync, "sync", First::kOther},
 #ifdef SYS_poll
     Call{SYS_poll, "poll", First::kOther},
-    Call{SYS_select, "select", First::kOther},
+    Call{SYS_select, kSelect, First::kOther},
     Call{SYS_epoll_wait, "epoll_wait", First::kDescriptor},
     Call{SYS_pause, "pause", First::kOther},
 #endif
@@ -93,9 +94,10 @@ std::optional<ThreadWait> thread_wait(const std::string& proc_root, std::int32_t
   return text ? parse_thread_wait(*text) : std::nullopt;
 }
 
-std::string syscall_name(std::int64_t number) {
-  const Call* call = find_call(number);
-  return call == nullptr ? fmt::format("system call {}", number) : std::string(call->name);
+std::string syscall_name(const ThreadWait& wait) {
+  const Call* call = find_call(wait.number);
+  if (call == nullptr) return fmt::format("system call {}", wait.number);
+  return std::string(call->name == kSelect && wait.first == 0 ? kPause : call->name);
 }
 
 bool takes_descriptor(std::int64_t number) {

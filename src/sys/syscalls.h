@@ -23,9 +23,10 @@ struct ThreadWait {
 [[nodiscard]] std::optional<ThreadWait> thread_wait(const std::string& proc_root, std::int32_t pid,
                                                     std::int32_t tid);
 
-/// "futex", "read", ... of the calls that threads wait in; "system call N" of others. Numbers are
-/// those of the machine that this runs on.
-[[nodiscard]] std::string syscall_name(std::int64_t number);
+/// "futex", "read", ... of the calls that threads wait in; "system call N" of others. A select of
+/// no files is a pause, "nanosleep": so Python sleeps before 3.11. Numbers are those of the machine
+/// that this runs on.
+[[nodiscard]] std::string syscall_name(const ThreadWait& wait);
 /// Its first argument is a file descriptor.
 [[nodiscard]] bool takes_descriptor(std::int64_t number);
 /// Its first argument is the address of a lock.

@@ -47,16 +47,22 @@ TEST(ThreadWait, OfAThreadOfThisProcess) {
   ::close(ends[1]);
   ASSERT_TRUE(is_told);
   EXPECT_EQ(wait->first, static_cast<std::uint64_t>(ends[0]));
-  EXPECT_EQ(syscall_name(wait->number), "read");
+  EXPECT_EQ(syscall_name(*wait), "read");
   EXPECT_TRUE(takes_descriptor(wait->number));
 }
 
 TEST(Syscalls, OfThoseThatThreadsWaitIn) {
-  EXPECT_EQ(syscall_name(SYS_futex), "futex");
+  EXPECT_EQ(syscall_name({SYS_futex, 8}), "futex");
   EXPECT_TRUE(takes_lock(SYS_futex));
   EXPECT_FALSE(takes_descriptor(SYS_futex));
   EXPECT_FALSE(takes_descriptor(SYS_clock_nanosleep));
-  EXPECT_EQ(syscall_name(99'999), "system call 99999");
+  EXPECT_EQ(syscall_name({99'999, 0}), "system call 99999");
+}
+
+TEST(Syscalls, ASelectOfNoFilesIsAPause) {
+  EXPECT_EQ(syscall_name({SYS_pselect6, 0}), "nanosleep");
+  EXPECT_EQ(syscall_name({SYS_pselect6, 4}), "select");
+  EXPECT_EQ(syscall_name({SYS_futex, 0}), "futex");
 }
 
 }  // namespace

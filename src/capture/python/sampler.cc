@@ -71,7 +71,7 @@ PyWait Process::Impl::wait_of(std::int32_t tid) const {
   PyWait out;
   const auto wait = sys::thread_wait(proc_root, pid, tid);
   if (!wait) return out;
-  out.call = sys::syscall_name(wait->number);
+  out.call = sys::syscall_name(*wait);
   if (sys::takes_lock(wait->number)) {
     out.on = reader.is_in_lock(wait->first) ? kInterpreterLock : "";
   } else if (sys::takes_descriptor(wait->number)) {
