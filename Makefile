@@ -32,7 +32,7 @@ help:
 	@echo "make probe-eval   calls of 20,000 generated functions, counted by probes and by themselves (PROBES=options of evaluate.py)"
 	@echo "make simulate-eval  arrival models against recorded queues (PHILLY=jobs.csv.gz; about 10 minutes)"
 	@echo "make simulate-experiments  the simulator's experiments E1 to E9, with reports in build/experiments (some minutes)"
-	@echo "make deps-torch  install PyTorch 2.15, Lightning, Ray Train, Transformers and DeepSpeed (PyPI, 5 GB) into ~/.cache/kansoku/torch"
+	@echo "make deps-torch  install PyTorch 2.15, Lightning, Ray Train, Transformers and DeepSpeed (PyPI, 5 GB) into ~/.cache/kansoku/torch (TORCH_ENVIRONMENTS=names of tests/torch/environment.py list: other versions)"
 	@echo "make torch-eval  jobs of these, recorded and diagnosed: rank, function, cost (hours, goes on where it stood; TORCH=options of run.py)"
 	@echo "make faults   many kinds of faults in real jobs, scored (hours; FAULT=NAME for one, FAULTS=... for options of run.py)"
 	@echo "make false-confidence  healthy, foreign and broken off programs: is anything said that is not true? (half an hour; FALSE=options of run.py)"
@@ -164,7 +164,7 @@ faults: deps-faults build
 
 deps-torch:
 	@tools/install_deps.sh torch
-	tests/torch/environment.py install
+	tests/torch/environment.py install $(TORCH_ENVIRONMENTS)
 
 torch-eval: deps-torch build
 	tests/torch/run.py $(TORCH)

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "capture/cuda_source.h"
+#include "capture/hang/flight_source.h"
 #include "capture/recorder.h"
 #include "sys/clock.h"
 #include "sys/fd.h"
@@ -90,6 +91,7 @@ struct IncidentRecorder::Running {
       return std::make_unique<capture::CudaSource>(writer, clock, procfs,
                                                    capture::CudaSourceOptions{});
     });
+    recording.sources.push_back(capture::hang::flight_source_maker(procfs));
     TRY(const auto recorder, capture::Recorder::create(*sink, clock, procfs, std::move(recording)));
     std::size_t observed = 0;
     for (const std::int32_t pid : pids)

@@ -102,10 +102,8 @@ void add_processes(const sys::Procfs& procfs, const std::vector<std::int32_t>& p
       const std::vector<GroupSeat>& own = seats[pid];
       if (process.facts.job.empty() && own.empty()) continue;
       table.add(std::move(process), {});
-      for (const GroupSeat& seat : own) {
-        table.note_work(pid, ProcessTable::Work::kCommunicates);
+      for (const GroupSeat& seat : own)
         static_cast<void>(table.note_seat(seat));
-      }
     }
   }
 }

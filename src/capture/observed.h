@@ -51,6 +51,7 @@ struct Observed {
   Place place;
   bool has_stacks{false};  // Python's, which are read
   BootTime seen_at{};
+  BootTime communicated_at{};  // when a call of communication was last heard of; 0: none was
   BootTime next_scan{};        // when to look at its mappings again
   trace::TrackHandle track{};  // in the trace of a recorder
 };

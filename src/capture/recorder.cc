@@ -204,8 +204,12 @@ void Recorder::Impl::forget(std::int32_t pid, const Source* reporter) {
 void Recorder::Impl::note_work() {
   for (const Asked& asked : sources)
     early.merge(asked.source->take_communicating());
-  for (const std::int32_t pid : early)
+  const BootTime now = clock.now();
+  for (const std::int32_t pid : early) {
     table.note_work(pid, ProcessTable::Work::kCommunicates);
+    if (const auto found = table.processes().find(pid); found != table.processes().end())
+      found->second.communicated_at = now;
+  }
   std::erase_if(early, [&](std::int32_t pid) { return table.contains(pid); });
   for (const Asked& asked : sources)
     for (const GroupSeat& seat : asked.source->take_seats())

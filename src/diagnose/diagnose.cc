@@ -22,6 +22,7 @@
 #include "diagnose/internal/stages/stage_findings.h"
 #include "diagnose/internal/stages/stages.h"
 #include "diagnose/internal/standstill/hang.h"
+#include "diagnose/internal/standstill/recorded_calls.h"
 #include "diagnose/internal/standstill/standstill.h"
 #include "diagnose/internal/steps/collectives.h"
 #include "diagnose/internal/steps/job.h"
@@ -525,6 +526,7 @@ void diagnose_standstill(const trace::Trace& trace, JobData& job, Diagnosis& out
   Standstill standstill = find_standstill(trace, job);
   out.moves = standstill.all_move;
   out.places = std::move(standstill.places);
+  out.standstill_note = standstill.note;
   if (!standstill.note.empty()) job.notes.push_back(std::move(standstill.note));
   if (!standstill.hang) return;
   out.findings.push_back(std::move(standstill.hang->finding));
@@ -680,8 +682,11 @@ Result<Diagnosis> diagnose(const trace::Trace& trace, const Options& options) {
   if (jobs.empty()) jobs.emplace_back();
   std::vector<Diagnosis> all;
   all.reserve(jobs.size());
-  for (JobData& job : jobs)
+  const auto recorded = trace::import::read_recorded_flight(trace);
+  for (JobData& job : jobs) {
     all.push_back(diagnose_job(trace, options, job));
+    join_recorded_calls(recorded, all.back());
+  }
   return join_jobs(std::move(all));
 }
 

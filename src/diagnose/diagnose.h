@@ -202,6 +202,7 @@ struct Diagnosis {
   std::vector<std::string> missing;
   bool moves{false};  // without steps: the stacks of all ranks changed while they were looked at
   std::vector<RankPlace> places;  // without steps, where some ranks wait
+  std::string standstill_note;    // the one of `notes` that says why none of them is named
   ViewData view;
   std::size_t heat_column_count_max{400};
   std::vector<Diagnosis> other_jobs;  // of the same recording; worst first, none is worse than this

@@ -77,6 +77,7 @@ class CallJoin {
     if (!is_told && !find_elsewhere()) take_over(*of_calls);
     for (Finding& finding : job_.findings) {
       if (!finding.is_standstill()) continue;
+      std::erase(job_.notes, job_.standstill_note);
       add_calls(*of_calls, finding);
       if (!is_told) name_victims(finding);
     }

@@ -74,7 +74,10 @@ class FlightCallsTest : public ::testing::Test {
 };
 
 TEST_F(FlightCallsTest, ARankAtWorkInOnePlaceFarBeyondItsPausesHangs) {
+  job_.standstill_note = "who may come yet";
+  job_.notes = {"of something else", "who may come yet"};
   join();
+  EXPECT_THAT(job_.notes, ElementsAre("of something else"));
   ASSERT_EQ(job_.findings.size(), 1U);
   const Finding& finding = job_.findings.front();
   EXPECT_THAT(finding.ranks, ElementsAre(2));
@@ -99,10 +102,12 @@ TEST_F(FlightCallsTest, OneThatHasPausedAsLongMayComeYet) {
 }
 
 TEST_F(FlightCallsTest, OneWhosePlaceMovesMayComeYet) {
+  job_.notes = {job_.standstill_note = "who may come yet"};
   place_of_2().stands_still = false;
   join();
   EXPECT_THAT(job_.findings, IsEmpty());
   EXPECT_THAT(job_.notes, Contains(HasSubstr("rank 2 has made no call for 20.1 s")));
+  EXPECT_THAT(job_.notes, Contains("who may come yet"));
 }
 
 TEST_F(FlightCallsTest, OneThatWritesFilesMayComeYet) {

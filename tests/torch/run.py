@@ -6,14 +6,14 @@
   run.py starts                ten ways to start a job x healthy, hook on rank 2, hook on rank 0, attached in mid-run: twice each
   run.py pipelines             GPipe, 1F1B, interleaved; healthy, unequal stages, 2 x 2, one stage slow
   run.py files                 profiles and Flight Recorder dumps that PyTorch writes
-  run.py hangs                 jobs that stand, and `kansoku hang` attached when they do; jobs that are slow at that moment
+  run.py hangs                 jobs that stand, told by `kansoku hang` that comes late and by a recording; jobs that are slow at that moment
+  run.py versions              torchrun's four runs and four hangs on each other environment that is installed
   run.py gate                  a few of these, without times and places: a test
   run.py --only WORD           runs whose title has that word
   run.py --minutes 30          begins no run after so long; the same command goes on
   run.py --table               only the scores so far
 --environment NAME: of environment.py [2.15-py3.11]. Needs root and eBPF."""
 import collections
-import contextlib
 import itertools
 import json
 import os
@@ -21,16 +21,15 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.dirname(HERE))
+sys.path.insert(0, HERE)
+sys.path.insert(1, os.path.dirname(HERE))
 import environment  # noqa: E402
+import hangs  # noqa: E402
 import kit  # noqa: E402
+from lab import LAUNCHED, NEAR, Lab, Run, blaming, hook_ms, judged, recording, shown  # noqa: E402
 
-JOBS = os.path.join(HERE, "jobs")
-DOSE_MS, NEAR = 35.0, 0.15
-LAUNCHED = ["torchrun", "--nproc-per-node", "4"]
 MODULE = ["python3", "-m", "torch.distributed.run", "--nproc-per-node", "4"]
 STARTS = {
     "torchrun": [*LAUNCHED, "train.py", "launched", "ddp"],
@@ -47,120 +46,6 @@ STARTS = {
 # The hook's rank; whether the recorder comes when the job trains already.
 SITUATIONS = {"healthy": (None, False), "hook on 2": (2, False), "hook on 0": (0, False), "attached": (2, True)}
 SCHEDULES = ["gpipe", "1f1b", "interleaved"]
-ATTACHED = "10s"
-# What stands on rank 2, and where the answer has to say that it does.
-HANGS = {
-    "stop": ("dead_process", None), "absent": ("missing_rank", "clean_up_after_error"), "loop": ("missing_rank", "search_best_split"),
-    "native": ("missing_rank", "derive_key"), "asleep": ("missing_rank", "clean_up_after_error"), "more": ("mismatched_collective", "stand"),
-    "less": ("mismatched_collective", "stand"), "receive": ("missing_rank", "stand"), "lock": ("deadlock", "run"),
-    "order": ("mismatched_collective", "reduce_statistics"), "pipe": ("missing_rank", "save_checkpoint"), "worker": ("stuck_input", "read_remote_shard"),
-}
-STANDS_S = 20  # before somebody looks
-
-Run = collections.namedtuple("Run", "part name command rank attached number")
-
-
-def end_below(pid):
-    """Ends what a launcher started, which outlives a launcher that is killed."""
-    parents = {}
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError):
-            with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
-                parents[int(name)] = int(file.read().rpartition(")")[2].split()[1])
-    below, fresh = {pid}, True
-    while fresh:
-        fresh = {one for one, parent in parents.items() if parent in below} - below
-        below |= fresh
-    ticks = {one: kit.start_ticks(one) for one in below - {pid}}
-    for one, started in ticks.items():
-        with contextlib.suppress(OSError):
-            kit.end_process(one, started)
-
-
-class Lab:
-    def __init__(self, options):
-        self.kansoku = options.kansoku
-        self.bin = os.path.dirname(environment.python_of(options.environment))
-
-    def settings(self, **more):
-        return {**os.environ, "PATH": f"{self.bin}:{os.environ['PATH']}", "PYTHONDONTWRITEBYTECODE": "1", **more}
-
-    @staticmethod
-    def command(words):
-        return [os.path.join(JOBS, word) if word.endswith(".py") else word for word in words]
-
-    def of_fault(self, rank, steps, kind="hook"):
-        fault = {} if rank is None else {"FAULT": kind, "FAULT_RANK": str(rank), "DOSE": str(DOSE_MS / 1000)}
-        return self.settings(STEPS=str(steps), **fault)
-
-    def recorded(self, run, trace, fault="hook"):
-        """What the job said."""
-        if not run.attached:
-            done = kit.record(self.kansoku, trace, "-q", "--force", of=self.command(run.command), env=self.of_fault(run.rank, 120, fault), timeout=300)
-            kit.expect(done.returncode == 0, f"the job ended with status {done.returncode}: {(done.stdout + done.stderr)[-2000:]}")
-            return done.stdout
-        with kit.Job(self.command(run.command), env=self.of_fault(run.rank, 100000), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                     text=True) as job:
-            try:
-                kit.expect(any(line.rstrip().endswith("training") for line in job.stdout), "the job never trained")
-                done = kit.record(self.kansoku, trace, "-q", "--force", "--duration", ATTACHED, pids=[job.pid], timeout=120)
-                kit.expect(done.returncode == 0, f"record: {done.stderr[-2000:]}")
-            finally:
-                end_below(job.pid)
-        return ""
-
-    def diagnosed(self, path):
-        return kit.answer(self.kansoku, "diagnose", "--json", path)
-
-
-def ranks_of(answer):
-    return sorted(one["rank"] for one in answer["steps"].get("phases") or answer.get("patterns") or [])
-
-
-def blaming(answer):
-    """Findings that name some of the ranks, and not all of them."""
-    return [one for one in answer["findings"] if 0 < len(one["ranks"]) < max(len(ranks_of(answer)), 2)]
-
-
-def shown(finding):
-    return f"{finding['kind']}{finding['ranks']} {finding['function']} {kit.cost(finding)} {kit.basis(finding)}"
-
-
-def judged(answer, rank, true_ms):
-    """In words, one item for each thing that is wrong."""
-    found = blaming(answer)
-    if rank is None:
-        return [f"blamed: {shown(one)}" for one in found]
-    if not found:
-        return ["nobody is named"]
-    first, wrong = found[0], []
-    if first["ranks"] != [rank]:
-        wrong.append(f"ranks {first['ranks']}")
-    if first["kind"] not in ("slow_forward", "slow_worker"):
-        wrong.append(first["kind"])
-    if "slow_activation_hook" not in (first["function"] or ""):
-        wrong.append(f"in {first['function']}")
-    cost = first["cost_ms_per_step"]
-    if cost is None or abs(cost - true_ms) > NEAR * true_ms:
-        wrong.append(f"{cost} ms for {true_ms:.1f}")
-    return wrong
-
-
-def hook_ms(said, calls_a_step=1):
-    """What the hook took a step by its own clock; the dose where the job did not come to say it."""
-    told = re.search(r"hook rank=\d+ calls=(\d+) ms=([\d.]+)", said)
-    return calls_a_step * (float(told[2]) / int(told[1]) if told and int(told[1]) else DOSE_MS)
-
-
-def recording(lab, run):
-    with tempfile.TemporaryDirectory() as folder:
-        trace = os.path.join(folder, "run.pftrace")
-        said = lab.recorded(run, trace)
-        answer = lab.diagnosed(trace)
-    wrong = judged(answer, run.rank, hook_ms(said))
-    if ranks_of(answer) != [0, 1, 2, 3]:
-        wrong.append(f"ranks of the job: {ranks_of(answer)}")
-    return {"wrong": wrong, "findings": [shown(one) for one in answer["findings"]], "steps": answer["steps"]["count"]}
 
 
 def starts(lab):
@@ -274,57 +159,18 @@ def files(lab):
         yield Run("files", f"dumps, {hang}, {form}", [], None, False, number), lambda form=form, hang=hang: dumped(lab, hang, form)
 
 
-def looked_at(lab, words, mode, wait_s):
-    """What `kansoku hang` says of a job that has been at its step for so long, and how many seconds it takes."""
-    with kit.Job(lab.command([*LAUNCHED, "hang.py", *words]), env=lab.settings(MODE=mode), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                 text=True) as job:
-        try:
-            if words[0] != "absent":
-                kit.expect(any("at step" in line for line in job.stdout), "the job never came to its step")
-            time.sleep(wait_s)  # allowed: the hang has to stand for a while
-            kit.expect(job.poll() is None, "the job ended")
-            begin = time.monotonic()
-            done = subprocess.run([lab.kansoku, "hang", "-p", str(job.pid), "--json"], capture_output=True, text=True, timeout=60, check=False)
-            kit.expect(done.stdout.startswith("{"), f"hang: status {done.returncode}: {done.stderr[-2000:]}")
-            return json.loads(done.stdout), done.returncode, time.monotonic() - begin
-        finally:
-            end_below(job.pid)
+def versions(lab):
+    """On other versions of PyTorch and of Python: DDP alone."""
+    keeps_calls = tuple(int(number) for number in lab.name.partition("-")[0].split(".")) >= (2, 11)
+    for situation, (rank, attached) in SITUATIONS.items():
+        run = Run("versions", f"torchrun, {situation}", STARTS["torchrun"], rank, attached, 1)
+        yield run, lambda run=run: recording(lab, run)
+    for kind in ("stop", "asleep", "more", "loop"):
+        how = hangs.hung if kind != "loop" or keeps_calls else None
+        yield Run("versions", f"{kind}, ddp", [], 2, True, 1), lambda kind=kind, how=how: how(lab, kind, "ddp") if how else hangs.noted(lab, kind)
 
 
-def hung(lab, kind, mode):
-    answer, status, seconds = looked_at(lab, [kind], mode, STANDS_S)
-    verdict, function = HANGS[kind]
-    diagnosis, wrong = answer["diagnosis"], []
-    found = [one for one in diagnosis["findings"] if one["kind"] in ("hang", "stopped")]
-    if verdict is None:
-        wrong += [f"named: {shown(one)}" for one in found]
-        wrong += [] if any(function in note for note in diagnosis["notes"]) else [f"notes {diagnosis['notes']}"]
-    elif not found:
-        wrong.append(f"nobody is named; notes {diagnosis['notes']}")
-    else:
-        first = found[0]
-        wrong += [] if first["ranks"] == ([] if kind == "order" else [2]) else [f"ranks {first['ranks']}"]
-        wrong += [] if first["verdict"] == verdict else [f"{first['verdict']}, not {verdict}"]
-        wrong += [] if function is None or function in first["function"] else [f"in {first['function']}"]
-    wrong += [] if status == (11 if verdict is None else 10) else [f"status {status}"]
-    wrong += [] if seconds < 10 else [f"in {seconds:.0f} s"]
-    return {"wrong": wrong, "findings": [shown(one) for one in found] + diagnosis["notes"], "steps": 0}
-
-
-def slow(lab, kind, mode):
-    answer, _, _ = looked_at(lab, [kind], mode, 15)
-    found = [shown(one) for one in answer["diagnosis"]["findings"] if one["kind"] in ("hang", "stopped")]
-    return {"wrong": found, "findings": found + answer["diagnosis"]["notes"], "steps": 0}
-
-
-def hangs(lab):
-    for number, mode, kind in itertools.product((1, 2), ("ddp", "fsdp"), HANGS):
-        yield Run("hangs", f"{kind}, {mode}", [], 2, True, number), lambda mode=mode, kind=kind: hung(lab, kind, mode)
-    for number, mode, kind in itertools.product((1, 2), ("ddp", "fsdp"), ("slow=30", "save=30", "program=30")):
-        yield Run("hangs", f"{kind}, {mode}", [], None, True, number), lambda mode=mode, kind=kind: slow(lab, kind, mode)
-
-
-PARTS = {"starts": starts, "pipelines": pipelines, "files": files, "hangs": hangs}
+PARTS = {"starts": starts, "pipelines": pipelines, "files": files, "hangs": hangs.hangs, "versions": versions}
 GATE = {"lightning, healthy", "lightning, hook on 0", "ray, hook on 2", "thread, hook on 2", "spawn, attached", "gpipe, healthy", "1f1b, computes on 1",
         "profile, hook, stacks", "dumps, sleep, JSON", "asleep, ddp", "stop, fsdp"}
 
@@ -334,8 +180,8 @@ def gate(lab, report):
     def once(do):
         return [one for one in do()["wrong"] if not one.startswith("in ") and " ms for " not in one]
     seen = set()
-    for make in PARTS.values():
-        for run, do in make(lab):
+    for part in PARTS:
+        for run, do in PARTS[part](lab) if part != "versions" else ():
             if run.name in GATE and run.name not in seen:
                 seen.add(run.name)
                 report.part(run.name, once, do)
@@ -344,13 +190,13 @@ def gate(lab, report):
 def print_table(results):
     rows = collections.defaultdict(list)
     for one in results:
-        rows[(one["key"][0], one["key"][1])].append(one)
-    print("\n| part | run | right | wrong answers |\n|---|---|---|---|")
-    for (part, name), runs in rows.items():
+        rows[(one["key"][0], one["key"][1], one["key"][3])].append(one)
+    print("\n| part | run | on | right | wrong answers |\n|---|---|---|---|---|")
+    for (part, name, environment_name), runs in rows.items():
         wrong = "; ".join(dict.fromkeys(text for one in runs for text in one["wrong"]))
-        print(f"| {part} | {name} | {sum(not one['wrong'] for one in runs)} of {len(runs)} | {wrong[:200]} |")
+        print(f"| {part} | {name} | {environment_name} | {sum(not one['wrong'] for one in runs)} of {len(runs)} | {wrong[:200]} |")
     right = sum(not one["wrong"] for one in results)
-    print(f"| all | | {right} of {len(results)} | |")
+    print(f"| all | | | {right} of {len(results)} | |")
 
 
 def main(report):
@@ -367,12 +213,19 @@ def main(report):
         print_table([one for one in results.results if "wrong" in one])
         return 0
     kit.need_root()
-    lab = Lab(options)
+    lab = Lab(options.kansoku, options.environment)
     if options.parts == ["gate"]:
         gate(lab, report)
         return None
-    plan = [kit.Part([run.part, run.name, run.number, options.environment], f"{run.part}: {run.name} ({run.number})", do)
-            for name in options.parts or PARTS for run, do in PARTS[name](lab) if not options.only or options.only in run.name]
+    plan = []
+    for part in options.parts or PARTS:
+        others = [name for name in environment.names() if name != environment.DEFAULT] if part == "versions" else []
+        for name in others:
+            if not environment.is_whole(name):
+                report.part(f"versions: {name}", environment.python_of, name)
+        for one in [Lab(options.kansoku, name) for name in others if environment.is_whole(name)] or [lab]:
+            plan += [kit.Part([run.part, run.name, run.number, one.name], f"{run.part}: {run.name} ({run.number}, {one.name})", do)
+                     for run, do in PARTS[part](one) if not options.only or options.only in f"{run.name}, {one.name}"]
     is_over = results.run(plan, report, lambda one: "right" if not one["wrong"] else "WRONG " + json.dumps(one["wrong"]), options.minutes, options.again)
     print_table([one for one in results.results if "wrong" in one])
     return None if is_over else 0

@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture/hang/flight_memory.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstring>
+#include <map>
 #include <set>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "common/parse.h"
 #include "sys/clock.h"
@@ -18,6 +24,9 @@
 namespace kansoku::capture::hang {
 namespace {
 
+using trace::import::DumpEntry;
+using trace::import::FlightDump;
+
 constexpr std::string_view kLibrary = "/libtorch_cpu.so";
 constexpr std::uint64_t kMostEntries = 2000;  // unless the environment says another number
 constexpr std::uint64_t kMostEntriesMax = 1U << 20;
@@ -25,19 +34,29 @@ constexpr std::size_t kTextMax = 256, kSizesMax = 64, kGroupsMax = 1024, kGroupR
 constexpr std::size_t kEntriesReadMax = 20'000;
 constexpr std::size_t kCandidatesMax = 4096;
 
-// FlightRecorder<c10::Event> of 2.15, printed by offsetof from its package's headers, x86-64.
+// Offsets in FlightRecorder<c10::Event> of PyTorch's packages for x86-64, printed by offsetof from
+// their headers; the versions between have the same fields. Of all of them:
 namespace head {
 constexpr std::size_t kEnabled = 0, kEntries = 48, kMostEntriesAt = 72, kNext = 80, kMade = 88,
-                      kGroups = 208, kBytes = 296;
-constexpr std::size_t kTreeRoot = kGroups + 16;  // of a std::map of libstdc++
+                      kBytes = 232;
 }  // namespace head
-// Its Entry.
+// Its Entry, from its group's id on.
 namespace entry {
-constexpr std::size_t kId = 0, kGroupId = 16, kDescription = 24, kGroup = 56, kCollectiveSeq = 88,
-                      kP2pSeq = 96, kOpId = 104, kName = 112, kCreated = 176, kTimeout = 184,
-                      kIsP2p = 192, kInputDims = 240, kOutputDims = 312, kSizes = 384,
-                      kRetired = 504, kBytes = 512;
+constexpr std::size_t kGroupId = 0, kDescription = 8, kGroup = 40, kCollectiveSeq = 72,
+                      kP2pSeq = 80, kOpId = 88, kName = 96, kCreated = 160, kTimeout = 168,
+                      kIsP2p = 176, kInputDims = 224, kOutputDims = 296, kSizes = 368,
+                      kRetired = 488, kBytes = 496;
 }  // namespace entry
+// Since 2.10 entries and recorder count how often it was reset.
+struct Layout {
+  std::size_t before;  // a group's id in an entry, behind the entry's own
+  std::size_t groups;  // in the recorder
+  [[nodiscard]] std::size_t entry_bytes() const { return before + entry::kBytes; }
+  [[nodiscard]] std::size_t tree_root() const { return groups + 16; }  // of libstdc++'s std::map
+};
+constexpr std::array kLayouts{Layout{.before = 16, .groups = 208},  // 2.10 to 2.15
+                              Layout{.before = 8, .groups = 144}};  // 2.9
+
 // A node of that map: colour, parent, left, right, then key (description, name) and value.
 namespace node {
 constexpr std::size_t kLeft = 16, kRight = 24, kDescription = 32, kName = 64, kRanks = 96,
@@ -93,52 +112,69 @@ class Memory {
   ByteSpan bytes_;
 };
 
-std::optional<FlightCall> call_of(ByteSpan untrusted, const Memory& memory, std::uint64_t made) {
-  FlightCall out;
-  out.id = word_at<std::uint64_t>(untrusted, entry::kId);
+/// "[[2048, 5120], [8]]", as dumps write the sizes of tensors: of each, how many it has; takes them
+/// from the front of `sizes`. Sizes are a help, and may have been moved since.
+std::string sizes_text(const std::optional<std::vector<std::int64_t>>& dims,
+                       std::span<const std::int64_t>& sizes) {
+  std::vector<std::string> tensors;
+  for (const std::int64_t dim : dims.value_or(std::vector<std::int64_t>())) {
+    const auto count = static_cast<std::size_t>(std::max<std::int64_t>(dim, 0));
+    if (count > sizes.size()) return "";
+    tensors.push_back(fmt::format("[{}]", fmt::join(sizes.first(count), ", ")));
+    sizes = sizes.subspan(count);
+  }
+  return fmt::format("[{}]", fmt::join(tensors, ", "));
+}
+
+/// `untrusted`: an entry from its group's id on.
+std::optional<DumpEntry> call_of(ByteSpan untrusted, const Memory& memory) {
+  DumpEntry out;
   const auto group = memory.text(untrusted, entry::kGroup);
   const auto description = memory.text(untrusted, entry::kDescription);
   const auto name = memory.text(untrusted, entry::kName);
   out.created_ns = word_at<std::int64_t>(untrusted, entry::kCreated);
-  if (out.id >= made || !group || !description || !name || name->empty() || out.created_ns <= 0)
-    return std::nullopt;
-  out.group = *group;
-  out.description = *description;
+  if (!group || !description || !name || name->empty() || out.created_ns <= 0) return std::nullopt;
+  out.group_name = *group;
+  out.group_description = *description;
   out.name = *name;
-  out.group_id = word_at<std::uint64_t>(untrusted, entry::kGroupId);
-  out.collective_seq = word_at<std::uint64_t>(untrusted, entry::kCollectiveSeq);
-  out.p2p_seq = word_at<std::uint64_t>(untrusted, entry::kP2pSeq);
-  out.op_id = word_at<std::uint64_t>(untrusted, entry::kOpId);
+  out.local_id = word_at<std::int64_t>(untrusted, entry::kGroupId);
+  out.collective_seq = word_at<std::int64_t>(untrusted, entry::kCollectiveSeq);
+  out.p2p_seq = word_at<std::int64_t>(untrusted, entry::kP2pSeq);
+  out.op_id = word_at<std::int64_t>(untrusted, entry::kOpId);
   out.timeout_ms = word_at<std::int64_t>(untrusted, entry::kTimeout);
   out.is_p2p = word_at<std::uint8_t>(untrusted, entry::kIsP2p) != 0;
   out.is_retired = word_at<std::uint8_t>(untrusted, entry::kRetired) != 0;
-  // Sizes are a help, and may have been moved since.
-  out.input_dims =
-      memory.numbers(untrusted, entry::kInputDims).value_or(std::vector<std::int64_t>());
-  out.output_dims =
-      memory.numbers(untrusted, entry::kOutputDims).value_or(std::vector<std::int64_t>());
-  out.sizes = memory.numbers(untrusted, entry::kSizes).value_or(std::vector<std::int64_t>());
+  out.state = out.is_retired ? "completed" : "scheduled";
+  const auto numbers = memory.numbers(untrusted, entry::kSizes);
+  std::span<const std::int64_t> sizes;
+  if (numbers) sizes = *numbers;
+  out.input_sizes = sizes_text(memory.numbers(untrusted, entry::kInputDims), sizes);
+  out.output_sizes = sizes_text(memory.numbers(untrusted, entry::kOutputDims), sizes);
   return out;
 }
 
-void read_calls(std::int32_t pid, const FlightHead& head, FlightMemory& out) {
+void read_calls(std::int32_t pid, const FlightHead& head, FlightDump& out) {
+  const Layout& layout = kLayouts.at(head.layout);
+  const std::size_t each = layout.entry_bytes();
   const std::uint64_t count = std::min<std::uint64_t>(head.entry_count, kEntriesReadMax);
-  std::vector<std::byte> bytes(count * entry::kBytes);
+  std::vector<std::byte> bytes(count * each);
   const std::size_t got = sys::read_process_memory(pid, head.entries_begin, bytes);
   Memory memory(pid);
   memory.keep(head.entries_begin, ByteSpan(bytes).first(got));
-  for (std::size_t at = 0; at + entry::kBytes <= got; at += entry::kBytes) {
-    if (auto call = call_of(ByteSpan(bytes).subspan(at, entry::kBytes), memory, head.made))
-      out.calls.push_back(std::move(*call));
-    else
-      ++out.bad_calls;
+  std::map<std::uint64_t, DumpEntry> by_number;  // the recorder's room is a ring
+  for (std::size_t at = 0; at + each <= got; at += each) {
+    const ByteSpan untrusted = ByteSpan(bytes).subspan(at, each);
+    auto call = call_of(untrusted.subspan(layout.before), memory);
+    const auto number = word_at<std::uint64_t>(untrusted, 0);
+    if (!call || number >= head.made || !by_number.emplace(number, std::move(*call)).second)
+      ++out.bad_entries;
   }
-  out.bad_calls += head.entry_count - got / entry::kBytes;
-  std::sort(out.calls.begin(), out.calls.end(),
-            [](const FlightCall& a, const FlightCall& b) { return a.id < b.id; });
+  out.bad_entries += head.entry_count - got / each;
+  for (auto& [number, call] : by_number)
+    out.entries.push_back(std::move(call));
 }
 
-void read_groups(std::int32_t pid, const FlightHead& head, FlightMemory& out) {
+void read_groups(std::int32_t pid, const FlightHead& head, FlightDump& out) {
   const Memory memory(pid);
   std::vector<std::uint64_t> open{head.groups_root};
   std::set<std::uint64_t> seen;
@@ -156,7 +192,7 @@ void read_groups(std::int32_t pid, const FlightHead& head, FlightMemory& out) {
     if (!name || !description || end < begin || (end - begin) / 8 > kGroupRanksMax) continue;
     std::vector<std::uint64_t> ranks((end - begin) / 8);
     if (!memory.read(begin, std::as_writable_bytes(std::span(ranks)))) continue;
-    FlightGroup group{*name, *description, {}};
+    trace::import::DumpGroup group{*name, *description, {}};
     for (const std::uint64_t rank : ranks)
       if (rank <= kGroupRanksMax) group.ranks.push_back(static_cast<std::int32_t>(rank));
     if (group.ranks.size() == ranks.size()) out.groups.push_back(std::move(group));
@@ -186,21 +222,26 @@ std::optional<FlightHead> flight_head(ByteSpan untrusted, std::uint64_t most_ent
              room = word_at<std::uint64_t>(untrusted, head::kEntries + 16),
              made = word_at<std::uint64_t>(untrusted, head::kMade),
              next = word_at<std::uint64_t>(untrusted, head::kNext);
-  const bool is_vector = begin != 0 && begin % 8 == 0 && begin < end && end <= room &&
-                         (end - begin) % entry::kBytes == 0 && (room - begin) % entry::kBytes == 0;
-  const std::uint64_t count = is_vector ? (end - begin) / entry::kBytes : 0;
-  if (word_at<std::uint8_t>(untrusted, head::kEnabled) != 1 || !is_vector ||
+  if (word_at<std::uint8_t>(untrusted, head::kEnabled) != 1 ||
       word_at<std::uint64_t>(untrusted, head::kMostEntriesAt) != most_entries ||
-      count > most_entries || made < count || next > most_entries)
+      next > most_entries || begin == 0 || begin % 8 != 0 || begin >= end || end > room)
     return std::nullopt;
-  return FlightHead{begin, count, made, word_at<std::uint64_t>(untrusted, head::kTreeRoot)};
+  for (std::size_t i = 0; i < kLayouts.size(); ++i) {
+    const std::size_t each = kLayouts.at(i).entry_bytes();
+    const std::uint64_t count = (end - begin) / each;
+    if ((end - begin) % each == 0 && (room - begin) % each == 0 && count <= most_entries &&
+        count <= made)
+      return FlightHead{i, begin, count, made,
+                        word_at<std::uint64_t>(untrusted, kLayouts.at(i).tree_root())};
+  }
+  return std::nullopt;
 }
 
 FlightMemory read_flight_object(std::int32_t pid, const FlightHead& head) {
   FlightMemory out;
   out.read_ns = sys::wall_time_ns();
-  read_calls(pid, head, out);
-  read_groups(pid, head, out);
+  read_calls(pid, head, out.dump);
+  read_groups(pid, head, out.dump);
   return out;
 }
 
@@ -227,7 +268,8 @@ std::optional<FlightMemory> read_flight_memory(const sys::Procfs& procfs, std::i
       if (!found) continue;
       FlightMemory memory = read_flight_object(pid, *found);
       // Another object that has such numbers by chance has no such calls.
-      if (memory.calls.empty() || memory.bad_calls > memory.calls.size()) continue;
+      if (memory.dump.entries.empty() || memory.dump.bad_entries > memory.dump.entries.size())
+        continue;
       out = std::move(memory);
       return false;
     }

@@ -25,10 +25,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     std::memcpy(memory.data() + at, &word, sizeof word);
   }
   const auto head = flight_head(std::span(memory).first(flight_head_bytes()), 2000);
-  const FlightHead forced{base + 512, 16, 20, base + 256};
-  for (const FlightHead& one : {head.value_or(forced), forced}) {
+  const FlightHead forced{0, base + 512, 16, 20, base + 256};
+  const FlightHead older{1, base + 512, 16, 20, base + 256};
+  for (const FlightHead& one : {head.value_or(forced), forced, older}) {
     const FlightMemory found = read_flight_object(::getpid(), one);
-    if (found.calls.size() + found.bad_calls < found.calls.size()) __builtin_trap();
+    if (found.dump.entries.size() + found.dump.bad_entries < one.entry_count) __builtin_trap();
   }
   return 0;
 }

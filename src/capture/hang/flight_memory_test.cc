@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstddef>
 #include <cstring>
 #include <map>
@@ -71,6 +72,41 @@ struct RecorderInMemory {
 };
 static_assert(sizeof(RecorderInMemory) == 296);
 
+/// The same of PyTorch 2.9, which counts no resets.
+struct OldEntryInMemory {
+  std::uint64_t id{0}, group_id{0};
+  std::string description, group;
+  std::uint64_t collective_seq{0}, p2p_seq{0}, op_id{0};
+  std::string name;
+  void* traceback[2]{};
+  void* events[2]{};
+  std::int64_t created{0}, timeout{0};
+  bool is_p2p{false};
+  char durations[47]{};
+  SmallNumbers<4> input_dims;
+  std::vector<std::int8_t> input_types;
+  SmallNumbers<4> output_dims;
+  std::vector<std::int8_t> output_types;
+  SmallNumbers<8> sizes;
+  std::uint64_t thread{0};
+  std::string thread_name;
+  bool is_retired{false};
+};
+static_assert(sizeof(OldEntryInMemory) == 504 && offsetof(OldEntryInMemory, is_retired) == 496);
+
+struct OldRecorderInMemory {
+  bool enabled{true}, stacks{false};
+  char mutex[40]{};
+  alignas(8) OldEntryInMemory* begin{nullptr};
+  OldEntryInMemory* end{nullptr};
+  OldEntryInMemory* room{nullptr};
+  std::uint64_t most{2000}, next{0}, made{0};
+  char status[48]{};
+  GroupsInMemory groups;
+  std::string version;
+};
+static_assert(sizeof(OldRecorderInMemory) == 224);
+
 class FlightMemoryTest : public ::testing::Test {
  protected:
   FlightMemoryTest() {
@@ -112,27 +148,62 @@ TEST_F(FlightMemoryTest, CallsAreReadInTheirOrder) {
   ASSERT_EQ(reinterpret_cast<const char*>(&recorder_.groups) - object, 208);
   ASSERT_TRUE(head());
   const FlightMemory found = read_flight_object(::getpid(), *head());
-  EXPECT_EQ(found.bad_calls, 0U);
-  ASSERT_EQ(found.calls.size(), 3U);
-  EXPECT_EQ(found.calls[0].id, 4998U);
-  EXPECT_EQ(found.calls[0].name, "gloo:recv 0<-1");
-  EXPECT_TRUE(found.calls[0].is_p2p);
-  EXPECT_TRUE(found.calls[0].is_retired);
-  const FlightCall& last = found.calls[2];
-  EXPECT_EQ(last.group, "0");
-  EXPECT_EQ(last.description, "a description that is too long for the string itself");
-  EXPECT_EQ(last.collective_seq, 70U);
+  EXPECT_EQ(found.dump.bad_entries, 0U);
+  ASSERT_EQ(found.dump.entries.size(), 3U);
+  EXPECT_EQ(found.dump.entries[0].name, "gloo:recv 0<-1");
+  EXPECT_TRUE(found.dump.entries[0].is_p2p);
+  EXPECT_TRUE(found.dump.entries[0].is_retired);
+  EXPECT_EQ(found.dump.entries[0].state, "completed");
+  const trace::import::DumpEntry& last = found.dump.entries[2];
+  EXPECT_EQ(last.group_name, "0");
+  EXPECT_EQ(last.group_description, "a description that is too long for the string itself");
+  EXPECT_EQ(last.collective_seq, 70);
   EXPECT_EQ(last.created_ns, 1'000'000'000);
   EXPECT_FALSE(last.is_retired);
-  EXPECT_THAT(last.input_dims, ElementsAre(1, 2));
-  EXPECT_THAT(last.output_dims, ElementsAre(1));
-  EXPECT_THAT(last.sizes, ElementsAre(4, 2, 8, 16));
+  EXPECT_EQ(last.state, "scheduled");
+  EXPECT_EQ(last.input_sizes, "[[4], [2, 8]]");
+  EXPECT_EQ(last.output_sizes, "[[16]]");
+}
+
+TEST_F(FlightMemoryTest, ThatOfAnOlderPyTorchHasAnotherLayout) {
+  std::vector<OldEntryInMemory> entries(3);
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    entries[i].id = i;
+    entries[i].group = "0";
+    entries[i].description = "default_pg";
+    entries[i].name = "gloo:all_reduce";
+    entries[i].collective_seq = 70 + i;
+    entries[i].created = 5;
+    entries[i].input_dims.set({1});
+    entries[i].sizes.set({4});
+    entries[i].is_retired = i < 2;
+  }
+  OldRecorderInMemory recorder;
+  recorder.begin = entries.data();
+  recorder.end = recorder.room = entries.data() + entries.size();
+  recorder.made = 3;
+  recorder.groups[{"default_pg", "0"}] = {0, 1};
+  std::array<std::byte, 296> bytes{};
+  std::memcpy(bytes.data(), &recorder, sizeof recorder);
+  const auto found_head = flight_head(bytes, 2000);
+  ASSERT_TRUE(found_head);
+  const FlightMemory found = read_flight_object(::getpid(), *found_head);
+  EXPECT_EQ(found.dump.bad_entries, 0U);
+  ASSERT_EQ(found.dump.entries.size(), 3U);
+  const trace::import::DumpEntry& last = found.dump.entries[2];
+  EXPECT_EQ(last.collective_seq, 72);
+  EXPECT_EQ(last.group_description, "default_pg");
+  EXPECT_EQ(last.input_sizes, "[[4]]");
+  EXPECT_TRUE(last.is_pending());
+  EXPECT_TRUE(found.dump.entries[1].is_retired);
+  ASSERT_EQ(found.dump.groups.size(), 1U);
+  EXPECT_THAT(found.dump.groups[0].ranks, ElementsAre(0, 1));
 }
 
 TEST_F(FlightMemoryTest, GroupsAreReadWithTheirRanks) {
   const FlightMemory found = read_flight_object(::getpid(), *head());
   std::map<std::string, std::vector<std::int32_t>> groups;
-  for (const FlightGroup& group : found.groups)
+  for (const trace::import::DumpGroup& group : found.dump.groups)
     groups[group.name + " " + group.description] = group.ranks;
   EXPECT_EQ(groups.size(), 3U);
   EXPECT_THAT(groups["0 default"], ElementsAre(0, 1));
@@ -165,18 +236,25 @@ TEST_F(FlightMemoryTest, EntriesThatLieAreCounted) {
   const FlightMemory found = read_flight_object(::getpid(), *head());
   const std::uint64_t right = 15;
   std::memcpy(reinterpret_cast<char*>(&entries_[1].name) + 8, &right, 8);
-  EXPECT_EQ(found.bad_calls, 2U);
-  ASSERT_EQ(found.calls.size(), 1U);
-  EXPECT_EQ(found.calls[0].id, 4998U);
+  EXPECT_EQ(found.dump.bad_entries, 2U);
+  ASSERT_EQ(found.dump.entries.size(), 1U);
+  EXPECT_EQ(found.dump.entries[0].name, "gloo:recv 0<-1");
+}
+
+TEST_F(FlightMemoryTest, OfTwoWithOneNumberOneIsTorn) {
+  entries_[1].id = entries_[0].id;
+  const FlightMemory found = read_flight_object(::getpid(), *head());
+  EXPECT_EQ(found.dump.bad_entries, 1U);
+  EXPECT_EQ(found.dump.entries.size(), 2U);
 }
 
 TEST_F(FlightMemoryTest, SizesThatPointNowhereAreUnknown) {
   entries_[0].sizes.begin = reinterpret_cast<std::int64_t*>(std::uintptr_t{8});
   entries_[0].input_dims.size = 1'000'000;
   const FlightMemory found = read_flight_object(::getpid(), *head());
-  ASSERT_EQ(found.calls.size(), 3U);
-  EXPECT_TRUE(found.calls[2].sizes.empty());
-  EXPECT_TRUE(found.calls[2].input_dims.empty());
+  ASSERT_EQ(found.dump.entries.size(), 3U);
+  EXPECT_EQ(found.dump.entries[2].input_sizes, "[]");
+  EXPECT_EQ(found.dump.entries[2].output_sizes, "");
 }
 
 TEST_F(FlightMemoryTest, AProcessWithoutPyTorchHasNone) {

@@ -112,14 +112,8 @@ GroupObjectSource::GroupObjectSource(const sys::Procfs& procfs, BootTime now)
 void GroupObjectSource::inspect(const Observed& process, BootTime /*now*/) {
   const std::int32_t pid = process.facts.pid;
   if (process.facts.start_ticks >= began_ticks_ || !searched_.insert(pid).second) return;
-  for (const GroupSeat& seat : objects_.of(pid, process.facts.parent_pid)) {
-    communicating_.insert(pid);
+  for (const GroupSeat& seat : objects_.of(pid, process.facts.parent_pid))
     seats_.push_back(seat);
-  }
-}
-
-std::set<std::int32_t> GroupObjectSource::take_communicating() {
-  return std::exchange(communicating_, {});
 }
 
 std::vector<GroupSeat> GroupObjectSource::take_seats() {

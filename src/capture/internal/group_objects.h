@@ -69,7 +69,6 @@ class GroupObjectSource final : public Source {
   void forget(std::int32_t pid) override { searched_.erase(pid); }
   [[nodiscard]] BootTime due() const override { return BootTime::max(); }
   void poll(const Processes& /*processes*/, BootTime /*now*/) override {}
-  [[nodiscard]] std::set<std::int32_t> take_communicating() override;
   [[nodiscard]] std::vector<GroupSeat> take_seats() override;
   void begin_trace(BootTime /*now*/) override {}
   void end_trace(BootTime /*now*/) override {}
@@ -79,7 +78,7 @@ class GroupObjectSource final : public Source {
  private:
   GroupObjects objects_;
   std::uint64_t began_ticks_;
-  std::set<std::int32_t> searched_, communicating_;
+  std::set<std::int32_t> searched_;
   std::vector<GroupSeat> seats_;  // since the last look
 };
 

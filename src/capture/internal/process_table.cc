@@ -119,6 +119,7 @@ void ProcessTable::note_work(std::int32_t pid, Work work) {
 bool ProcessTable::note_seat(const GroupSeat& seat) {
   const auto known = clues_.find(seat.pid);
   if (known == clues_.end()) return false;
+  note_work(seat.pid, Work::kCommunicates);
   std::optional<GroupSeat>& greatest = known->second.seat;
   // The first of equal size counts: others are made from it.
   const bool is_less = greatest && (greatest->size > seat.size || *greatest == seat ||

@@ -44,7 +44,8 @@ class ProcessTable {
   Observed* add(JobProcess facts, BootTime now);
   void remove(std::int32_t pid);
   void note_work(std::int32_t pid, Work work);
-  /// Its place in a process group, as a call told it. False: it is not in the table.
+  /// Its place in a process group, as a call or the group's object told it: it communicates. False:
+  /// it is not in the table.
   bool note_seat(const GroupSeat& seat);
   /// True if a process was added, or seen working for the first time, since the last settle().
   [[nodiscard]] bool has_news() const { return has_news_; }

@@ -21,7 +21,6 @@
 #include "cli/commands.h"
 #include "cli/cuda/device_looks.h"
 #include "cli/diagnose/analysis.h"
-#include "cli/diagnose/flight_look.h"
 #include "cli/diagnose/thread_text.h"
 #include "cli/option_values.h"
 #include "cli/record/session.h"
@@ -230,11 +229,9 @@ class Hang final : public Command {
     options.overwrite = output_.empty();
     options.bytes_max = kLookBytesMax;
     options.quiet = true;
-    const FlightLook flight(procfs, members_);
     TRY(const SessionResult recorded, run_session(options));
     if (recorded.recording_error) return *recorded.recording_error;
     TRY(Analysis analysis, analyse({file.path()}, kLookSeed));
-    flight.join(analysis);
     return std::optional(std::move(analysis));
   }
 

@@ -16,6 +16,7 @@
 #include <string_view>
 #include <utility>
 
+#include "capture/hang/flight_source.h"
 #include "capture/recorder.h"
 #include "cli/diagnose/analysis.h"
 #include "cli/diagnose/profile_incidents.h"
@@ -163,6 +164,7 @@ Result<void> WindowWatch::start() {
   if (options_.serves_kineto) {
     TRY(kineto_, KinetoServer::start());
   }
+  recorder.sources.push_back(capture::hang::flight_source_maker(procfs_));
   if (options_.cuda) {
     recorder.sources.emplace_back([this](trace::Writer& writer) {
       return std::make_unique<capture::CudaSource>(writer, clock_, procfs_, *options_.cuda);

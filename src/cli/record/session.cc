@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <iterator>
 
+#include "capture/hang/flight_source.h"
 #include "capture/llm/source.h"
 #include "capture/pack.h"
 #include "capture/resolve.h"
@@ -108,6 +109,7 @@ Result<capture::RecorderOptions> recorder_options(const SessionOptions& options,
   };
   if (options.explain) out.detail = out.log;
   TRY_VOID(add_model_source(options, procfs, clock, out));
+  out.sources.push_back(capture::hang::flight_source_maker(procfs));
   if (options.cuda) {
     out.sources.emplace_back([&procfs, &clock, how = *options.cuda](trace::Writer& writer) {
       return std::make_unique<capture::CudaSource>(writer, clock, procfs, how);

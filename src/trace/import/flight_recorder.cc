@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "common/json.h"
 #include "common/parse.h"
 #include "trace/import/format.h"
 #include "trace/import/internal/pickle.h"
@@ -342,6 +343,45 @@ Result<FlightDump> read_flight_recorder(ByteSpan bytes, std::string_view file_na
   TRY_VOID(DumpReader(data, limits).read(out));
   settle_coalesced(out.entries);
   return out;
+}
+
+std::string flight_recorder_json(const FlightDump& dump) {
+  Json groups = Json::object(), entries = Json::array();
+  for (std::size_t i = 0; i < dump.groups.size(); ++i) {
+    const DumpGroup& group = dump.groups[i];
+    groups.set(std::to_string(i), Json::object()
+                                      .set("name", group.name)
+                                      .set("desc", group.description)
+                                      .set("ranks", Json::array_of(group.ranks)));
+  }
+  for (const DumpEntry& entry : dump.entries) {
+    Json group = Json::array();
+    group.push(entry.group_name).push(entry.group_description);
+    entries.push(Json::object()
+                     .set("pg_id", entry.local_id)
+                     .set("process_group", std::move(group))
+                     .set("profiling_name", entry.name)
+                     .set("state", entry.state)
+                     .set("collective_seq_id", entry.collective_seq)
+                     .set("p2p_seq_id", entry.p2p_seq)
+                     .set("op_id", entry.op_id)
+                     .set("is_p2p", entry.is_p2p)
+                     .set("retired", entry.is_retired)
+                     .set("time_created_ns", entry.created_ns)
+                     .set("time_discovered_started_ns", entry.started_ns)
+                     .set("time_discovered_completed_ns", entry.completed_ns)
+                     .set("timeout_ms", entry.timeout_ms)
+                     .set("input_sizes", entry.input_sizes)
+                     .set("input_dtypes", entry.input_dtypes)
+                     .set("output_sizes", entry.output_sizes)
+                     .set("output_dtypes", entry.output_dtypes));
+  }
+  return Json::object()
+      .set("version", "2.9")
+      .set("comm_lib_version", dump.backend_version)
+      .set("pg_config", std::move(groups))
+      .set("entries", std::move(entries))
+      .dump();
 }
 
 }  // namespace kansoku::trace::import

@@ -78,4 +78,8 @@ struct FlightLimits {
                                                       std::string_view file_name,
                                                       const FlightLimits& limits);
 
+/// The same in the recorder's JSON form (version 2.9), without frames, status and the rank: what
+/// read_flight_recorder() reads of it equals `dump` but for these.
+[[nodiscard]] std::string flight_recorder_json(const FlightDump& dump);
+
 }  // namespace kansoku::trace::import

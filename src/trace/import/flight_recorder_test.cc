@@ -7,6 +7,7 @@
 #include <limits>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -102,6 +103,32 @@ TEST(FlightRecorder, ReadsWhatPythonWrites) {
   EXPECT_EQ(dump->entries[1].p2p_seq, 5);
   EXPECT_EQ(dump->entries[1].name, "nccl:send 0->1");
   EXPECT_THAT(dump->entries[1].frames, IsEmpty());
+}
+
+TEST(FlightRecorder, ReadsWhatItWrites) {
+  auto dump = read(from_hex(kDump));
+  ASSERT_TRUE(dump.has_value());
+  dump->groups[1].name = "with \"quotes\"";
+  dump->entries[0].created_ns = 9'000'000'000'000'000'001;
+  const auto again = read(flight_recorder_json(*dump));
+  ASSERT_TRUE(again.has_value()) << again.error().what;
+  EXPECT_EQ(again->backend_version, dump->backend_version);
+  ASSERT_EQ(again->groups.size(), dump->groups.size());
+  for (std::size_t i = 0; i < dump->groups.size(); ++i) {
+    EXPECT_EQ(again->groups[i].name, dump->groups[i].name);
+    EXPECT_EQ(again->groups[i].description, dump->groups[i].description);
+    EXPECT_EQ(again->groups[i].ranks, dump->groups[i].ranks);
+  }
+  ASSERT_EQ(again->entries.size(), dump->entries.size());
+  const auto all_of = [](const DumpEntry& entry) {
+    return std::tuple(entry.local_id, entry.group_name, entry.group_description, entry.name,
+                      entry.state, entry.collective_seq, entry.p2p_seq, entry.op_id, entry.is_p2p,
+                      entry.is_retired, entry.created_ns, entry.started_ns, entry.completed_ns,
+                      entry.timeout_ms, entry.input_sizes, entry.input_dtypes, entry.output_sizes,
+                      entry.output_dtypes);
+  };
+  for (std::size_t i = 0; i < dump->entries.size(); ++i)
+    EXPECT_EQ(all_of(again->entries[i]), all_of(dump->entries[i])) << i;
 }
 
 TEST(FlightRecorder, TheRankIsInTheName) {

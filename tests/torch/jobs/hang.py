@@ -8,7 +8,9 @@ less       it leaves its loop one batch too early, and calls barrier
 receive    it receives what nobody sends               lock      its thread holds a lock, and waits for another one of its main thread's
 order      two threads use one group, there in another order
 pipe       it saves into a pipe that nobody reads      worker    its data loader's worker stands
-slow=SECONDS, save=SECONDS, program=SECONDS: rank 2 evaluates, saves checkpoints, or waits for a program, for so long, and goes on"""
+killed     it is killed                                shape      it calls an all_reduce of another shape
+slow=SECONDS, save=SECONDS, program=SECONDS, compile=SECONDS: rank 2 evaluates, saves checkpoints, waits for a program, or compiles models, for so
+long, and goes on"""
 import hashlib
 import os
 import signal
@@ -90,6 +92,15 @@ def upload(seconds):
     subprocess.run(["sleep", seconds], check=True)
 
 
+def compile_models(seconds):
+    end, width = time.monotonic() + seconds, 64
+    while time.monotonic() < end:
+        torch._dynamo.reset()
+        net = torch.nn.Sequential(*[layer for _ in range(8) for layer in (torch.nn.Linear(width, width), torch.nn.GELU())])
+        torch.compile(net)(torch.randn(8, width)).sum().backward()
+        width += 16
+
+
 class Rows(torch.utils.data.Dataset):
     def __init__(self, stands):
         self.stands = stands
@@ -119,6 +130,10 @@ def stand(kind, net):
         dist.broadcast(torch.zeros(8), RANK_AT_FAULT)
     elif kind == "less":
         dist.barrier()
+    elif kind == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif kind == "shape":
+        dist.all_reduce(torch.zeros(8))
     elif kind == "receive":
         dist.recv(torch.zeros(8), 0)
     elif kind == "lock":
@@ -131,6 +146,8 @@ def stand(kind, net):
         save_often(float(kind.removeprefix("save=")))
     elif kind.startswith("program="):
         upload(kind.removeprefix("program="))
+    elif kind.startswith("compile="):
+        compile_models(float(kind.removeprefix("compile=")))
 
 
 def reduce_statistics(is_sum):
