@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/rng.h"
+#include "diagnose/synthetic_for_test.h"
 
 namespace kansoku::diagnose {
 namespace {
@@ -42,6 +43,38 @@ TEST(MatchCollectives, ArrivalIsTheIssueAndEndTheExecution) {
   EXPECT_EQ(instance.ranks[0].end_ns, 500);
   EXPECT_EQ(instance.last_ns, 300);
   EXPECT_EQ(instance.ranks[1].end_ns, 510);
+}
+
+TEST(ReadCollectives, ACallThatMakesANumberedOneIsNoneOfItsOwn) {
+  trace::Trace trace = make_trace(SyntheticJob{});
+  const auto before = read_job(trace);
+  ASSERT_TRUE(before);
+  trace::SliceTable& slices = trace.slices;
+  const auto add = [&](std::size_t inside, std::int64_t sooner_ns) {
+    slices.start_ns.push_back(slices.start_ns[inside] - sooner_ns);
+    slices.duration_ns.push_back(slices.duration_ns[inside] + 2 * sooner_ns);
+    slices.track.push_back(slices.track[inside]);
+    slices.category.push_back(slices.category[inside]);
+    slices.name.push_back(trace.strings.intern("c10d::ProcessGroupGloo::reduce_scatter_single"));
+    slices.arg_begin.push_back(0);
+    slices.arg_count.push_back(0);
+  };
+  std::size_t wrapped = 0;
+  for (std::size_t i = 0, count = slices.size(); i < count; ++i) {
+    if (trace.str(slices.name[i]) != "c10d::ProcessGroupGloo::allreduce") continue;
+    ++wrapped;
+    add(i, 1);
+    add(i, 2);
+  }
+  ASSERT_GT(wrapped, 0U);
+  auto after = read_job(trace);
+  ASSERT_TRUE(after);
+  for (std::size_t r = 0; r < before->ranks.size(); ++r) {
+    ASSERT_EQ(after->ranks[r].collectives.size(), before->ranks[r].collectives.size());
+    for (std::size_t i = 0; i < before->ranks[r].collectives.size(); ++i)
+      EXPECT_TRUE(after->ranks[r].collectives[i].has_seq);
+  }
+  EXPECT_FALSE(match_collectives(*after).by_order);
 }
 
 // Two groups count alike: their names tell them apart, and each is whole with its own members.

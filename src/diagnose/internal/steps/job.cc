@@ -271,12 +271,34 @@ class Collector {
     bool on_main{false};
   };
 
+  /// A call that makes another one, which has the number, is no collective of its own: PyTorch's
+  /// newer names for gloo (reduce_scatter_single calls allreduce). By begin.
+  static void leave_out_wrappers(std::vector<CollectiveEvent>& events) {
+    std::map<std::uint32_t, std::vector<std::size_t>> open;  // by track, outermost first
+    std::vector<bool> is_wrapper(events.size());
+    for (std::size_t i = 0; i < events.size(); ++i) {
+      const CollectiveEvent& event = events[i];
+      if (!event.is_issue) continue;
+      std::vector<std::size_t>& around = open[event.track.raw];
+      while (!around.empty() && events[around.back()].time.end_ns < event.time.end_ns)
+        around.pop_back();
+      for (const std::size_t outer : around)
+        is_wrapper[outer] = is_wrapper[outer] || (event.has_seq && !events[outer].has_seq);
+      around.push_back(i);
+    }
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < events.size(); ++i)
+      if (!is_wrapper[i]) events[kept++] = events[i];
+    events.resize(kept);
+  }
+
   static void sort_by_time(RankData& rank) {
     const auto by_begin = [](const auto& a, const auto& b) {
       return a.time.begin_ns < b.time.begin_ns;
     };
     std::stable_sort(rank.events.begin(), rank.events.end(), by_begin);
     std::stable_sort(rank.collectives.begin(), rank.collectives.end(), by_begin);
+    leave_out_wrappers(rank.collectives);
     std::stable_sort(rank.messages.begin(), rank.messages.end(), by_begin);
     const auto by_time = [](const auto& a, const auto& b) { return a.time_ns < b.time_ns; };
     std::stable_sort(rank.samples.begin(), rank.samples.end(), by_time);
@@ -325,6 +347,7 @@ class Collector {
     } else if (kind == EventKind::kIssue || kind == EventKind::kExecute) {
       CollectiveEvent event = read_collective(i);
       event.time = {begin, end};
+      event.track = table.track[i];
       event.is_issue = kind == EventKind::kIssue;
       event.is_open = is_open;
       event.on_main = place.on_main;

@@ -46,6 +46,7 @@ struct CollectiveEvent {
   bool on_main{false};
   bool has_seq{false};
   bool has_pg{false};
+  trace::TrackId track{};
   std::uint32_t op{0};  // index into JobData::op_names
   std::uint64_t seq{0};
   std::uint64_t pg{0};
