@@ -8,7 +8,7 @@ less       it leaves its loop one batch too early, and calls barrier
 receive    it receives what nobody sends               lock      its thread holds a lock, and waits for another one of its main thread's
 order      two threads use one group, there in another order
 pipe       it saves into a pipe that nobody reads      worker    its data loader's worker stands
-killed     it is killed                                shape      it calls an all_reduce of another shape
+killed     it is killed                                shape      it makes a call of another shape
 slow=SECONDS, save=SECONDS, program=SECONDS, compile=SECONDS: rank 2 evaluates, saves checkpoints, waits for a program, or compiles models, for so
 long, and goes on"""
 import hashlib
@@ -27,6 +27,7 @@ import model
 
 RANK_AT_FAULT = 2
 AT = int(os.environ.get("AT", "30"))
+MODE = os.environ.get("MODE", "ddp")
 
 
 def search_best_split():
@@ -117,6 +118,14 @@ class Rows(torch.utils.data.Dataset):
         time.sleep(100000)  # allowed: the fault
 
 
+def call_with_another_shape():
+    """The next call of the others."""
+    if MODE == "fsdp":
+        dist.all_gather_into_tensor(torch.zeros(32), torch.zeros(8))
+    else:
+        dist.all_reduce(torch.zeros(8))
+
+
 def stand(kind, net):
     if kind == "stop":
         os.kill(os.getpid(), signal.SIGSTOP)
@@ -133,7 +142,7 @@ def stand(kind, net):
     elif kind == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
     elif kind == "shape":
-        dist.all_reduce(torch.zeros(8))
+        call_with_another_shape()
     elif kind == "receive":
         dist.recv(torch.zeros(8), 0)
     elif kind == "lock":
@@ -168,7 +177,7 @@ def in_two_threads(is_at_fault):
 
 def steps_of(net):
     whole, optimizer = None, None
-    if os.environ.get("MODE", "ddp") == "fsdp":
+    if MODE == "fsdp":
         from torch.distributed.fsdp import fully_shard
         for layer in net:
             fully_shard(layer)

@@ -14,6 +14,7 @@
 
 #include "common/time.h"
 #include "diagnose/internal/standstill/last_stack.h"
+#include "diagnose/internal/standstill/standstill.h"
 #include "diagnose/internal/steps/names.h"
 #include "diagnose/internal/steps/phases.h"
 #include "diagnose/internal/steps/processors.h"
@@ -151,29 +152,69 @@ bool is_alive_at_end(const JobData& job, const Stuck& stuck) {
   return false;
 }
 
-/// Ranks in the same operation of their sequence, but in different calls of it: the minority.
-bool find_mismatch(const JobData& job, Finding& finding) {
-  std::map<std::uint64_t, std::map<std::string, std::set<std::int32_t>>> calls;  // by sequence
+/// Open collectives of a group under one number, in different forms.
+struct Mismatch {
+  std::map<std::string, std::set<std::int32_t>> forms;  // ranks
+  [[nodiscard]] bool has(std::int32_t rank) const {
+    return std::any_of(forms.begin(), forms.end(),
+                       [&](const auto& form) { return form.second.contains(rank); });
+  }
+};
+
+/// The first one in which all `culprits` (by index) are; nothing if there is none.
+std::optional<Mismatch> find_mismatch(const JobData& job, const std::set<std::size_t>& culprits) {
+  std::map<std::pair<trace::StringId, std::uint64_t>, Mismatch> calls;  // by group and number
   for (const RankData& rank : job.ranks) {
     for (const CollectiveEvent& event : rank.collectives) {
       if (!event.is_open || !event.has_seq) continue;
       const std::string name = job.op_names[event.op];
-      calls[event.seq][event.bytes > 0 ? fmt::format(words::kOfBytes, name, event.bytes) : name]
+      calls[{event.group, event.seq}]
+          .forms[event.bytes > 0 ? fmt::format(words::kOfBytes, name, event.bytes) : name]
           .insert(rank.rank);
     }
   }
-  for (const auto& [seq, forms] : calls) {
-    if (forms.size() < 2) continue;
-    const auto fewest = std::min_element(
-        forms.begin(), forms.end(),
-        [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
-    finding.verdict = "mismatched_collective";
-    finding.ranks.assign(fewest->second.begin(), fewest->second.end());
-    for (const auto& [form, ranks] : forms)
-      finding.evidence.push_back(fmt::format("rank {}: {}", fmt::join(ranks, ", "), form));
-    return true;
+  for (auto& [key, call] : calls) {
+    if (call.forms.size() > 1 && std::all_of(culprits.begin(), culprits.end(), [&](std::size_t r) {
+          return call.has(job.ranks[r].rank);
+        }))
+      return std::move(call);
   }
-  return false;
+  return std::nullopt;
+}
+
+bool is_in_two_at_once(const RankData& rank) {
+  std::map<trace::StringId, std::size_t> open;  // by group
+  for (const CollectiveEvent& event : rank.collectives)
+    if (event.is_open && event.has_seq) ++open[event.group];
+  return std::any_of(open.begin(), open.end(), [](const auto& one) { return one.second > 1; });
+}
+
+/// Names the minority, and where it stands; nobody if there is none.
+void describe_mismatch(const trace::Trace& trace, const JobData& job, const Stuck& stuck,
+                       const Mismatch& mismatch, Finding& finding) {
+  finding.verdict = "mismatched_collective";
+  std::size_t most = 0, fewest = job.ranks.size();
+  for (const auto& [form, ranks] : mismatch.forms) {
+    most = std::max(most, ranks.size());
+    fewest = std::min(fewest, ranks.size());
+  }
+  finding.ranks.clear();
+  for (const auto& [form, ranks] : mismatch.forms) {
+    if (ranks.size() < most && ranks.size() == fewest)
+      finding.ranks.insert(finding.ranks.end(), ranks.begin(), ranks.end());
+    finding.evidence.push_back(fmt::format("rank {}: {}", fmt::join(ranks, ", "), form));
+  }
+  const auto two = std::find_if(job.ranks.begin(), job.ranks.end(), is_in_two_at_once);
+  if (two != job.ranks.end())
+    finding.evidence.push_back(fmt::format(words::kTwoThreads, two->rank));
+  std::vector<const ThreadSample*> samples;
+  for (const RankData& rank : job.ranks) {
+    if (std::count(finding.ranks.begin(), finding.ranks.end(), rank.rank) == 0) continue;
+    const auto own = samples_since(rank, stuck.since_ns);
+    samples.insert(samples.end(), own.begin(), own.end());
+  }
+  std::sort(finding.ranks.begin(), finding.ranks.end());
+  add_last_stack(trace, last_stack(trace, samples), finding);
 }
 
 /// Ranks that have arrived too, but whose process is stopped: they hold up all others.
@@ -232,8 +273,13 @@ Finding describe_hang(const trace::Trace& trace, const JobData& job, const Stuck
       fmt::format(words::kInsideFor, fmt::join(inside, ", "),
                   stuck.operation.empty() ? words::kGradientReduction : stuck.operation,
                   finding.cost_ms_per_step / 1000));
+  const auto mismatch = find_mismatch(job, culprits);
+  if (finding.ranks.empty() && find_stopped(trace, job, stuck, finding)) return finding;
+  if (mismatch) {
+    describe_mismatch(trace, job, stuck, *mismatch, finding);
+    return finding;
+  }
   if (finding.ranks.empty()) {
-    if (find_stopped(trace, job, stuck, finding) || find_mismatch(job, finding)) return finding;
     if (stuck.by_messages)
       add_awaited_messages(job, finding);
     else
@@ -251,6 +297,8 @@ Finding describe_hang(const trace::Trace& trace, const JobData& job, const Stuck
   const LastStack stack = last_stack(trace, samples);
   add_last_stack(trace, stack, finding);
   finding.verdict = standstill_verdict(trace, job, stuck.since_ns, stack, finding);
+  if (finding.kind != "stopped" && !culprits.empty())
+    tell_sleep(trace, job, job.ranks[*culprits.begin()], stuck.since_ns, finding);
   return finding;
 }
 
@@ -354,7 +402,6 @@ std::vector<const ThreadSample*> samples_of_abort(const trace::Trace& trace, con
 /// size.
 std::optional<Hang> find_abort(const trace::Trace& trace, const JobData& job,
                                const Collectives& collectives) {
-  if (collectives.by_order) return std::nullopt;
   // Whoever ends once the run is ended follows.
   const auto end_of_run = first_end_of_run(job);
   const auto broke_off = [&](const RankData& rank) {
@@ -362,8 +409,10 @@ std::optional<Hang> find_abort(const trace::Trace& trace, const JobData& job,
            (!end_of_run || rank.exit_ns < *end_of_run);
   };
   if (std::none_of(job.ranks.begin(), job.ranks.end(), broke_off)) return std::nullopt;
-  const Instance* last = nullptr;  // the first that was not whole after the last whole one
+  // The first that was not whole after the last whole one. Positions from the end are no numbers.
+  const Instance* last = nullptr;
   for (const Instance& instance : collectives.instances) {
+    if (collectives.by_order) break;
     if (instance.is_complete) last = nullptr;
     if (!instance.is_complete && last == nullptr) last = &instance;
   }

@@ -132,6 +132,66 @@ TEST_F(HangTest, OnlyMembersOfTheGroupAreMissing) {
   EXPECT_THAT(hang->finding.ranks, ElementsAre(2));
 }
 
+/// A collective that a rank is still in, by its number in a group.
+class MismatchTest : public HangTest {
+ protected:
+  void enter(std::size_t rank, std::uint32_t op, std::uint64_t seq, const char* group = "0") {
+    CollectiveEvent event;
+    event.op = op;
+    event.seq = seq;
+    event.group = trace_.strings.intern(group);
+    event.time = {11 * kSecond, job_.end_ns};
+    event.is_open = event.has_seq = true;
+    job_.ranks[rank].collectives.push_back(event);
+  }
+};
+
+TEST_F(MismatchTest, ARankInAnotherCallOfThatNumberHasCome) {
+  add(0, 10 * kSecond, {0, 1, 2, 3});
+  add(0, 11 * kSecond, {0, 1, 3});
+  for (const std::size_t r : {0, 1, 3})
+    enter(r, 0, 7);
+  enter(2, 1, 7);
+  const auto hang = find();
+  ASSERT_TRUE(hang);
+  EXPECT_EQ(hang->finding.verdict, "mismatched_collective");
+  EXPECT_THAT(hang->finding.ranks, ElementsAre(2));
+  EXPECT_THAT(hang->finding.evidence, ::testing::Contains("rank 2: barrier"));
+}
+
+TEST_F(MismatchTest, OfTwoAndTwoNobodyIsNamed) {
+  for (const std::size_t r : {0, 1, 2, 3})
+    enter(r, r < 2 ? 0 : 1, 7);
+  const auto hang = find();
+  ASSERT_TRUE(hang);
+  EXPECT_EQ(hang->finding.verdict, "mismatched_collective");
+  EXPECT_TRUE(hang->finding.ranks.empty());
+}
+
+TEST_F(MismatchTest, NumbersOfOtherGroupsAreOthers) {
+  add(0, 10 * kSecond, {0, 1, 2, 3});
+  add(0, 11 * kSecond, {0, 1, 3});
+  for (const std::size_t r : {0, 1, 3})
+    enter(r, 0, 7);
+  enter(2, 1, 7, "1");
+  const auto hang = find();
+  ASSERT_TRUE(hang);
+  EXPECT_EQ(hang->finding.verdict, "missing_rank");
+  EXPECT_THAT(hang->finding.ranks, ElementsAre(2));
+}
+
+TEST_F(MismatchTest, TwoThreadsInOneGroupAreSaid) {
+  for (const std::size_t r : {0, 1, 2, 3}) {
+    enter(r, r == 2 ? 1 : 0, 7);
+    enter(r, r == 2 ? 0 : 1, 8);
+  }
+  const auto hang = find();
+  ASSERT_TRUE(hang);
+  EXPECT_EQ(hang->finding.verdict, "mismatched_collective");
+  EXPECT_THAT(hang->finding.evidence,
+              ::testing::Contains(::testing::HasSubstr("two threads of rank 0 wait")));
+}
+
 // It ran on into the next collective, and may have entered it before the others entered theirs.
 TEST_F(HangTest, TheRankThatLeftOutACollectiveIsTheOddOneOut) {
   for (const bool is_first : {true, false}) {

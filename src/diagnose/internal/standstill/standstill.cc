@@ -233,6 +233,32 @@ std::vector<std::string> who_waits_where(const trace::Trace& trace, const JobDat
   return out;
 }
 
+/// The kernel's wait of a rank that sleeps outside of communication. A lock that no frame of
+/// Python's own locks shows is one of the program's. A rank that waits for a worker process stands
+/// where that one does.
+void add_sleep(const trace::Trace& trace, const RankData& rank, const LastStack& stack,
+               Interval window, Finding& finding) {
+  if (const auto wait = wait_of(trace, rank, window)) {
+    finding.evidence.push_back(fmt::format(words::kSleepsAllTime, wait_text(wait->call, wait->on),
+                                           wait->count, wait->looks));
+    if (wait->call == "futex" && finding.verdict == "missing_rank") finding.verdict = "deadlock";
+  }
+  const auto is_frame_of = [&](const std::vector<trace::Frame>& frames, auto&& test) {
+    return std::any_of(frames.begin(), frames.end(), [&](const trace::Frame& frame) {
+      return test(text_of(trace, frame.function), text_of(trace, frame.file));
+    });
+  };
+  if (!is_frame_of(stack.frames, is_worker_wait)) return;
+  for (const WorkerData& worker : rank.workers) {
+    const LastStack at = look_at(trace, worker.samples, window).stack;
+    if (at.frames.empty() || is_frame_of(at.frames, is_worker_idle)) continue;
+    finding.evidence.push_back(
+        fmt::format(words::kStandsForWorker, trace::pid_on_host(worker.pid)));
+    add_last_stack(trace, at, finding);
+    return;
+  }
+}
+
 /// Ranks of the job that the recording does not have.
 std::vector<std::int32_t> missing_ranks(const JobData& job) {
   std::vector<std::int32_t> out;
@@ -279,10 +305,7 @@ class Describer {
     const LastStack& stack = stands_[first].stack;
     add_last_stack(trace_, stack, finding);
     finding.verdict = standstill_verdict(trace_, job_, window_.begin_ns, stack, finding);
-    if (posture == Posture::kAsleep) {
-      add_wait(job_.ranks[first], finding);
-      add_worker(job_.ranks[first], stack, finding);
-    }
+    if (posture == Posture::kAsleep) add_sleep(trace_, job_.ranks[first], stack, window_, finding);
     return grouped(std::move(out));
   }
 
@@ -359,33 +382,6 @@ class Describer {
            call.find("p2p") != std::string_view::npos;
   }
 
-  /// A lock that no frame of Python's own locks shows is one of the program's.
-  void add_wait(const RankData& rank, Finding& finding) const {
-    const auto wait = wait_of(trace_, rank, window_);
-    if (!wait) return;
-    finding.evidence.push_back(fmt::format(words::kSleepsAllTime, wait_text(wait->call, wait->on),
-                                           wait->count, wait->looks));
-    if (wait->call == "futex" && finding.verdict == "missing_rank") finding.verdict = "deadlock";
-  }
-
-  /// A rank that waits for a worker process stands where that one does.
-  void add_worker(const RankData& rank, const LastStack& stack, Finding& finding) const {
-    const auto is_frame_of = [this](const std::vector<trace::Frame>& frames, auto&& test) {
-      return std::any_of(frames.begin(), frames.end(), [&](const trace::Frame& frame) {
-        return test(text_of(trace_, frame.function), text_of(trace_, frame.file));
-      });
-    };
-    if (!is_frame_of(stack.frames, is_worker_wait)) return;
-    for (const WorkerData& worker : rank.workers) {
-      const LastStack at = look_at(trace_, worker.samples, window_).stack;
-      if (at.frames.empty() || is_frame_of(at.frames, is_worker_idle)) continue;
-      finding.evidence.push_back(
-          fmt::format(words::kStandsForWorker, trace::pid_on_host(worker.pid)));
-      add_last_stack(trace_, at, finding);
-      return;
-    }
-  }
-
   Hang grouped(Hang out) const {
     out.groups = groups_by_stack(trace_, job_, window_.begin_ns, out.finding);
     return out;
@@ -444,6 +440,14 @@ Interval sampled_window(const JobData& job) {
 }
 
 }  // namespace
+
+void tell_sleep(const trace::Trace& trace, const JobData& job, const RankData& rank,
+                std::int64_t since_ns, Finding& finding) {
+  const Interval window{since_ns, job.end_ns};
+  OtherThreads others = other_threads(trace, job);
+  const Stand stand = stand_of(trace, rank, others[rank.pid], window);
+  if (stand.posture == Posture::kAsleep) add_sleep(trace, rank, stand.stack, window, finding);
+}
 
 Standstill find_standstill(const trace::Trace& trace, const JobData& job) {
   if (job.ranks.size() < 2) return {};

@@ -16,6 +16,12 @@ struct Standstill {
   std::vector<RankPlace> places;  // none if nobody waits
 };
 
+/// Adds to a finding on a rank since when it stands, if it has slept outside of communication all
+/// the time: the kernel's wait, a lock that this tells, and the place of the worker that it waits
+/// for.
+void tell_sleep(const trace::Trace& trace, const JobData& job, const RankData& rank,
+                std::int64_t since_ns, Finding& finding);
+
 /// Compares where the training threads of the ranks were, for at least kStandstillMinMs and in
 /// nearly all samples: asleep in communication, asleep elsewhere, stopped, or at work. Those that
 /// sleep elsewhere or are stopped hold up those that sleep in communication. One at work may come

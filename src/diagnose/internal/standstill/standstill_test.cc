@@ -113,6 +113,21 @@ class StandstillTest : public ::testing::Test {
   JobData job_;
 };
 
+TEST_F(StandstillTest, ARankOfARecordingIsToldWhatItSleepsInToo) {
+  for (const bool has_helper : {false, true}) {
+    trace_ = {};
+    job_ = {};
+    const RankData rank = add(kOwn, SampleState::kSleeping);
+    add_wait(rank, "futex");
+    if (has_helper) job_.ranks[0].helpers_running.push_back(IntervalSet::of({{0, job_.end_ns}}));
+    Finding finding;
+    finding.verdict = "missing_rank";
+    tell_sleep(trace_, job_, job_.ranks[0], kEveryNs, finding);
+    EXPECT_EQ(finding.verdict, has_helper ? "missing_rank" : "deadlock");
+    EXPECT_EQ(finding.evidence.size(), has_helper ? 0U : 1U);
+  }
+}
+
 TEST_F(StandstillTest, TheRankThatSleepsElsewhereIsNamedWithItsOwnLine) {
   add_waiting(3);
   add(kOwn, SampleState::kSleeping);
