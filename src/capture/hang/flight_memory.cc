@@ -215,8 +215,8 @@ std::size_t flight_head_bytes() {
   return head::kBytes;
 }
 
-std::optional<FlightHead> flight_head(ByteSpan untrusted, std::uint64_t most_entries) {
-  if (untrusted.size() < head::kBytes) return std::nullopt;
+std::vector<FlightHead> flight_heads(ByteSpan untrusted, std::uint64_t most_entries) {
+  if (untrusted.size() < head::kBytes) return {};
   const auto begin = word_at<std::uint64_t>(untrusted, head::kEntries),
              end = word_at<std::uint64_t>(untrusted, head::kEntries + 8),
              room = word_at<std::uint64_t>(untrusted, head::kEntries + 16),
@@ -225,16 +225,17 @@ std::optional<FlightHead> flight_head(ByteSpan untrusted, std::uint64_t most_ent
   if (word_at<std::uint8_t>(untrusted, head::kEnabled) != 1 ||
       word_at<std::uint64_t>(untrusted, head::kMostEntriesAt) != most_entries ||
       next > most_entries || begin == 0 || begin % 8 != 0 || begin >= end || end > room)
-    return std::nullopt;
+    return {};
+  std::vector<FlightHead> out;
   for (std::size_t i = 0; i < kLayouts.size(); ++i) {
     const std::size_t each = kLayouts.at(i).entry_bytes();
     const std::uint64_t count = (end - begin) / each;
     if ((end - begin) % each == 0 && (room - begin) % each == 0 && count <= most_entries &&
         count <= made)
-      return FlightHead{i, begin, count, made,
-                        word_at<std::uint64_t>(untrusted, kLayouts.at(i).tree_root())};
+      out.push_back(
+          {i, begin, count, made, word_at<std::uint64_t>(untrusted, kLayouts.at(i).tree_root())});
   }
-  return std::nullopt;
+  return out;
 }
 
 FlightMemory read_flight_object(std::int32_t pid, const FlightHead& head) {
@@ -264,14 +265,14 @@ std::optional<FlightMemory> read_flight_memory(const sys::Procfs& procfs, std::i
       std::array<std::byte, head::kBytes> object{};
       const std::uint64_t begin = address + i - head::kMostEntriesAt;
       if (sys::read_process_memory(pid, begin, object) != object.size()) continue;
-      const auto found = flight_head(object, most);
-      if (!found) continue;
-      FlightMemory memory = read_flight_object(pid, *found);
-      // Another object that has such numbers by chance has no such calls.
-      if (memory.dump.entries.empty() || memory.dump.bad_entries > memory.dump.entries.size())
-        continue;
-      out = std::move(memory);
-      return false;
+      for (const FlightHead& found : flight_heads(object, most)) {
+        FlightMemory memory = read_flight_object(pid, found);
+        // Another object that has such numbers by chance has no such calls.
+        if (memory.dump.entries.empty() || memory.dump.bad_entries > memory.dump.entries.size())
+          continue;
+        out = std::move(memory);
+        return false;
+      }
     }
     return true;
   });

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "common/bytes.h"
 #include "sys/procfs.h"
@@ -17,16 +18,16 @@ struct FlightMemory {
   std::int64_t read_ns{0};  // since 1970
 };
 
-/// Header of the recorder's object in PyTorch 2.9 to 2.15. Nothing if `untrusted` (at least
-/// flight_head_bytes()) is none: a flag, a vector of entries, their greatest number, and two
-/// counters, that fit each other.
+/// Header of the recorder's object in PyTorch 2.9 to 2.15.
 struct FlightHead {
   std::size_t layout{0};  // of the versions that are known
   std::uint64_t entries_begin{0}, entry_count{0}, made{0};
   std::uint64_t groups_root{0};  // of a red-black tree
 };
 [[nodiscard]] std::size_t flight_head_bytes();
-[[nodiscard]] std::optional<FlightHead> flight_head(ByteSpan untrusted, std::uint64_t most_entries);
+/// One for each layout that fits; none if `untrusted` (at least flight_head_bytes()) is no header:
+/// a flag, a vector of entries, their greatest number, and two counters, that fit each other.
+[[nodiscard]] std::vector<FlightHead> flight_heads(ByteSpan untrusted, std::uint64_t most_entries);
 
 /// Calls and groups of the recorder with that header in a process's memory.
 [[nodiscard]] FlightMemory read_flight_object(std::int32_t pid, const FlightHead& head);

@@ -24,10 +24,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     word = base + (word & 0x3fff);
     std::memcpy(memory.data() + at, &word, sizeof word);
   }
-  const auto head = flight_head(std::span(memory).first(flight_head_bytes()), 2000);
-  const FlightHead forced{0, base + 512, 16, 20, base + 256};
-  const FlightHead older{1, base + 512, 16, 20, base + 256};
-  for (const FlightHead& one : {head.value_or(forced), forced, older}) {
+  auto heads = flight_heads(std::span(memory).first(flight_head_bytes()), 2000);
+  heads.push_back({0, base + 512, 16, 20, base + 256});
+  heads.push_back({1, base + 512, 16, 20, base + 256});
+  for (const FlightHead& one : heads) {
     const FlightMemory found = read_flight_object(::getpid(), one);
     if (found.dump.entries.size() + found.dump.bad_entries < one.entry_count) __builtin_trap();
   }

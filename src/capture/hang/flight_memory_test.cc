@@ -135,7 +135,8 @@ class FlightMemoryTest : public ::testing::Test {
   }
 
   std::optional<FlightHead> head(std::uint64_t most = 2000) const {
-    return flight_head(std::as_bytes(std::span(&recorder_, 1)), most);
+    const auto found = flight_heads(std::as_bytes(std::span(&recorder_, 1)), most);
+    return found.empty() ? std::nullopt : std::optional(found.front());
   }
 
   std::vector<EntryInMemory> entries_;
@@ -185,9 +186,9 @@ TEST_F(FlightMemoryTest, ThatOfAnOlderPyTorchHasAnotherLayout) {
   recorder.groups[{"default_pg", "0"}] = {0, 1};
   std::array<std::byte, 296> bytes{};
   std::memcpy(bytes.data(), &recorder, sizeof recorder);
-  const auto found_head = flight_head(bytes, 2000);
-  ASSERT_TRUE(found_head);
-  const FlightMemory found = read_flight_object(::getpid(), *found_head);
+  const auto heads = flight_heads(bytes, 2000);
+  ASSERT_EQ(heads.size(), 1U);
+  const FlightMemory found = read_flight_object(::getpid(), heads.front());
   EXPECT_EQ(found.dump.bad_entries, 0U);
   ASSERT_EQ(found.dump.entries.size(), 3U);
   const trace::import::DumpEntry& last = found.dump.entries[2];
@@ -198,6 +199,17 @@ TEST_F(FlightMemoryTest, ThatOfAnOlderPyTorchHasAnotherLayout) {
   EXPECT_TRUE(found.dump.entries[1].is_retired);
   ASSERT_EQ(found.dump.groups.size(), 1U);
   EXPECT_THAT(found.dump.groups[0].ranks, ElementsAre(0, 1));
+}
+
+// 64 entries of the one are 63 of the other.
+TEST_F(FlightMemoryTest, WhatFitsTwoLayoutsHasAHeaderOfEach) {
+  OldRecorderInMemory recorder;
+  recorder.begin = reinterpret_cast<OldEntryInMemory*>(std::uintptr_t{4096});
+  recorder.end = recorder.room = recorder.begin + 64;
+  recorder.made = 64;
+  std::array<std::byte, 296> bytes{};
+  std::memcpy(bytes.data(), &recorder, sizeof recorder);
+  EXPECT_EQ(flight_heads(bytes, 2000).size(), 2U);
 }
 
 TEST_F(FlightMemoryTest, GroupsAreReadWithTheirRanks) {
@@ -226,7 +238,7 @@ TEST_F(FlightMemoryTest, AHeaderWhoseNumbersDoNotFitIsNone) {
   EXPECT_FALSE(head());
   recorder_.end = recorder_.begin;
   EXPECT_FALSE(head());
-  EXPECT_FALSE(flight_head({}, 2000));
+  EXPECT_TRUE(flight_heads({}, 2000).empty());
 }
 
 TEST_F(FlightMemoryTest, EntriesThatLieAreCounted) {

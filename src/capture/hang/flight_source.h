@@ -4,8 +4,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <set>
-#include <string>
 #include <string_view>
 
 #include "capture/source.h"
