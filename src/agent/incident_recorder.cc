@@ -93,11 +93,10 @@ struct IncidentRecorder::Running {
     });
     recording.sources.push_back(capture::hang::flight_source_maker(procfs));
     TRY(const auto recorder, capture::Recorder::create(*sink, clock, procfs, std::move(recording)));
-    std::size_t observed = 0;
-    for (const std::int32_t pid : pids)
-      observed += recorder->observe(pid, true) ? 1 : 0;
-    if (observed == 0)
+    if (std::none_of(pids.begin(), pids.end(),
+                     [&](std::int32_t pid) { return procfs.stat(pid).has_value(); }))
       return Error{Code::kNotFound, "record the incident's processes: they have ended"};
+    recorder->observe_trees(pids);
     const auto recorded = recorder->run(
         options.duration,
         [this] {

@@ -244,22 +244,24 @@ std::size_t count_hidden_processes(const sys::Procfs& procfs) {
   }));
 }
 
-std::vector<std::int32_t> process_tree(const sys::Procfs& procfs, std::int32_t pid) {
-  std::multimap<std::int32_t, std::int32_t> children;
-  for (const std::int32_t other : procfs.pids()) {
-    if (const auto stat = procfs.stat(other); stat) children.emplace(stat->parent_pid, other);
+ProcessForest::ProcessForest(const sys::Procfs& procfs) {
+  for (const std::int32_t pid : procfs.pids()) {
+    if (const auto stat = procfs.stat(pid); stat) children_.emplace(stat->parent_pid, pid);
   }
-  std::set<std::int32_t> tree{pid};
-  std::vector<std::int32_t> pending{pid};
+}
+
+std::vector<std::int32_t> ProcessForest::trees(std::span<const std::int32_t> pids) const {
+  std::set<std::int32_t> found(pids.begin(), pids.end());
+  std::vector<std::int32_t> pending(pids.begin(), pids.end());
   while (!pending.empty()) {
     const std::int32_t next = pending.back();
     pending.pop_back();
-    const auto [first, last] = children.equal_range(next);
+    const auto [first, last] = children_.equal_range(next);
     for (auto child = first; child != last; ++child) {
-      if (tree.insert(child->second).second) pending.push_back(child->second);
+      if (found.insert(child->second).second) pending.push_back(child->second);
     }
   }
-  return {tree.begin(), tree.end()};
+  return {found.begin(), found.end()};
 }
 
 }  // namespace kansoku::capture

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -77,8 +78,17 @@ struct Job {
 /// How many processes keep their environment from us, so that find_jobs() cannot tell of them.
 [[nodiscard]] std::size_t count_hidden_processes(const sys::Procfs& procfs);
 
-/// `pid` and all its descendants, ascending.
-[[nodiscard]] std::vector<std::int32_t> process_tree(const sys::Procfs& procfs, std::int32_t pid);
+/// Parents and children among the processes of the host at one moment: reads all of /proc once.
+class ProcessForest {
+ public:
+  explicit ProcessForest(const sys::Procfs& procfs);
+  /// Some processes and all their descendants, ascending.
+  [[nodiscard]] std::vector<std::int32_t> trees(std::span<const std::int32_t> pids) const;
+  [[nodiscard]] std::vector<std::int32_t> tree(std::int32_t pid) const { return trees({&pid, 1}); }
+
+ private:
+  std::multimap<std::int32_t, std::int32_t> children_;
+};
 
 /// True for shells and wrappers that start ranks but are none ("bash", "sh", "env", "torchrun",
 /// "mpirun", ...).

@@ -267,9 +267,11 @@ TEST_F(FakeProc, WalksTheTreeOfAProcess) {
   add(14, 2, "e", "");
   add(15, 16, "f", "");  // two that claim each other as parent
   add(16, 15, "g", "");
-  EXPECT_THAT(process_tree(procfs(), 10), ElementsAre(10, 11, 12, 13));
-  EXPECT_THAT(process_tree(procfs(), 15), ElementsAre(15, 16));
-  EXPECT_THAT(process_tree(procfs(), 999), ElementsAre(999));
+  EXPECT_THAT(ProcessForest(procfs()).tree(10), ElementsAre(10, 11, 12, 13));
+  EXPECT_THAT(ProcessForest(procfs()).tree(15), ElementsAre(15, 16));
+  EXPECT_THAT(ProcessForest(procfs()).tree(999), ElementsAre(999));
+  const std::vector<std::int32_t> both{15, 12};
+  EXPECT_THAT(ProcessForest(procfs()).trees(both), ElementsAre(12, 15, 16));
 }
 
 TEST_F(FakeProc, ListsNoJobsWhereThereIsNothing) {

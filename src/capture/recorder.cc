@@ -318,10 +318,9 @@ void Recorder::Impl::poll_tree(BootTime now) {
     forget(pid);
   if (bpf != nullptr) return;
   std::set<std::int32_t> fresh;
-  for (const std::int32_t root : roots) {
-    for (const std::int32_t pid : process_tree(procfs, root))
-      if (!table.contains(pid)) fresh.insert(pid);
-  }
+  const std::vector<std::int32_t> all_roots(roots.begin(), roots.end());
+  for (const std::int32_t pid : ProcessForest(procfs).trees(all_roots))
+    if (!table.contains(pid)) fresh.insert(pid);
   if (!fresh.empty()) follow_all(fresh, now);
 }
 
@@ -471,12 +470,18 @@ Result<void> Recorder::observe(std::int32_t pid, bool with_children) {
   if (const auto stat = impl_->procfs.stat(pid); !stat) {
     return Error{Code::kNotFound, fmt::format("observe process {}: no such process", pid)};
   }
-  const BootTime now = impl_->clock.now();
-  impl_->roots.insert(pid);
-  if (!with_children) {
-    impl_->follow_all({pid}, now);
-    return {};
+  if (with_children) {
+    observe_trees({&pid, 1});
+  } else {
+    impl_->roots.insert(pid);
+    impl_->follow_all({pid}, impl_->clock.now());
   }
+  return {};
+}
+
+void Recorder::observe_trees(std::span<const std::int32_t> pids) {
+  const BootTime now = impl_->clock.now();
+  impl_->roots.insert(pids.begin(), pids.end());
   // To look at the libraries of the first one takes seconds: whatever the others start meanwhile
   // has to be seen already.
   constexpr int kRounds = 8;  // those of a member that was seen already tell of themselves
@@ -484,7 +489,7 @@ Result<void> Recorder::observe(std::int32_t pid, bool with_children) {
   std::size_t before = 0;
   for (int round = 0; round < kRounds && (round == 0 || before != members.size()); ++round) {
     before = members.size();
-    for (const std::int32_t member : process_tree(impl_->procfs, pid)) {
+    for (const std::int32_t member : ProcessForest(impl_->procfs).trees(pids)) {
       if (!members.insert(member).second) continue;
       for (const Impl::Asked& asked : impl_->sources)
         asked.source->observe(member);
@@ -495,7 +500,6 @@ Result<void> Recorder::observe(std::int32_t pid, bool with_children) {
   impl_->follow_all(members, now);
   for (const std::int32_t member : members)
     if (!impl_->table.contains(member)) impl_->forget(member);  // gone already
-  return {};
 }
 
 Result<void> Recorder::run(Nanos duration, const std::function<bool()>& should_stop,

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -79,6 +80,9 @@ class Recorder {
   /// Observes a process and everything it will start; with `with_children` also all that run below
   /// it now.
   [[nodiscard]] Result<void> observe(std::int32_t pid, bool with_children);
+
+  /// The same for several with all that run below them, together; those that are gone are left out.
+  void observe_trees(std::span<const std::int32_t> pids);
 
   /// Called about every 500 ms and at the end; false ends the recording.
   using OnStatus = std::function<bool(const RecordStatus&)>;

@@ -193,14 +193,11 @@ class Hang final : public Command {
       return {};
     }
     if (!job_.empty()) return Error{Code::kUnsupported, "hang: give -p or --job, not both"};
-    std::set<std::int32_t> members(pids_.begin(), pids_.end());
     for (const std::int32_t pid : pids_) {
       // One of several that is gone may be the one that the others wait for.
       if (const auto stat = procfs.stat(pid); !stat && pids_.size() == 1) return stat.error();
-      for (const std::int32_t below : capture::process_tree(procfs, pid))
-        members.insert(below);
     }
-    members_.assign(members.begin(), members.end());
+    members_ = capture::ProcessForest(procfs).trees(pids_);
     return {};
   }
 
@@ -210,9 +207,10 @@ class Hang final : public Command {
     // With everything below them: those below others need not be named. We are no part of it, where
     // our shell has a rank in its environment.
     const std::set<std::int32_t> all(members_.begin(), members_.end());
+    const capture::ProcessForest forest(procfs);
     for (const std::int32_t pid : members_) {
       const auto stat = procfs.stat(pid);
-      const std::vector<std::int32_t> below = capture::process_tree(procfs, pid);
+      const std::vector<std::int32_t> below = forest.tree(pid);
       if (stat && !all.contains(stat->parent_pid) &&
           std::find(below.begin(), below.end(), ::getpid()) == below.end())
         options.pids.push_back(pid);
@@ -252,9 +250,10 @@ class Hang final : public Command {
     for (const diagnose::Diagnosis* const job : jobs)
       add_job(*job);
     // A launcher of ranks waits for them, and says nothing of them.
+    const capture::ProcessForest forest(procfs);
     for (const std::int32_t pid : members_) {
       if (known.contains(pid)) continue;
-      const std::vector<std::int32_t> below = capture::process_tree(procfs, pid);
+      const std::vector<std::int32_t> below = forest.tree(pid);
       if (std::none_of(below.begin(), below.end(),
                        [&](std::int32_t one) { return known.contains(one); }))
         names[pid] = process_text(-1, pid);

@@ -56,15 +56,15 @@ Result<void> observe_targets(capture::Recorder& recorder, const std::vector<std:
                              const std::string& job, const sys::Procfs& procfs) {
   for (const std::int32_t pid : pids) {
     TRY_VOID(check_not_above(pid, procfs));
-    TRY_VOID(recorder.observe(pid, true));
+    if (!procfs.stat(pid))
+      return Error{Code::kNotFound, fmt::format("observe process {}: no such process", pid)};
   }
+  if (!pids.empty()) recorder.observe_trees(pids);
   if (job.empty()) return {};
   TRY(const auto members, pids_of_job(procfs, job));
-  for (const std::int32_t pid : members) {
-    // A member that ended meanwhile is no reason to give up on the others.
-    if (auto observed = recorder.observe(pid, true); !observed && members.size() == 1)
-      return observed;
-  }
+  // A member that ended meanwhile is no reason to give up on the others.
+  if (members.size() == 1) return recorder.observe(members.front(), true);
+  recorder.observe_trees(members);
   return {};
 }
 
