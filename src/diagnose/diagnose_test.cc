@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -215,6 +216,24 @@ TEST(Diagnose, AWorkerStragglerIsNamedInTheWorker) {
   EXPECT_THAT(d.findings[0].ranks, ElementsAre(1));
   EXPECT_EQ(d.findings[0].function, "SlowDataset.__getitem__");
   EXPECT_THAT(d.findings[0].evidence, Contains(HasSubstr("worker pid 2500")));
+}
+
+/// Milliseconds a step that the samples put more into the function of the first finding.
+double sampled_ms(const SyntheticJob& job) {
+  const Diagnosis d = run_job(job);
+  if (d.findings.empty()) return 0;
+  for (const std::string& one : d.findings[0].evidence)
+    if (double ms = 0; std::sscanf(one.c_str(), "stack samples put %lf ms", &ms) == 1) return ms;
+  return 0;
+}
+
+TEST(Diagnose, TheTimeOfSeveralWorkersIsNotAdded) {
+  SyntheticJob job = with_fault(Fault::Kind::kWorkerSleep, 1, 20);
+  job.step_count = 200;
+  const double alone_ms = sampled_ms(job);
+  job.worker_count = 4;
+  EXPECT_GT(alone_ms, 10);
+  EXPECT_NEAR(sampled_ms(job), alone_ms, 0.2 * alone_ms);
 }
 
 TEST(Diagnose, APeriodicCheckpointIsFoundWithItsRhythm) {

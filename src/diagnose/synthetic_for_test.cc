@@ -164,7 +164,8 @@ class Simulator {
       for (RankState& rank : ranks_) {
         sample(rank.pid, rank.tid, rank.segments);
         add_waits(rank);
-        sample(rank.pid + 500, rank.pid + 500, rank.worker_segments);
+        for (std::int32_t pid = rank.pid + 500; pid < rank.pid + 500 + job_.worker_count; ++pid)
+          sample(pid, pid, rank.worker_segments);
       }
     }
     add_noise(end_ns);
@@ -207,7 +208,8 @@ class Simulator {
     add_track(rank.pid, rank.pid + kHelperTid);
     rank.gloo = {add_track(rank.pid, rank.pid + 1), add_track(rank.pid, rank.pid + 2)};
     add_process(rank.pid, 900, static_cast<std::size_t>(r), "rank");
-    if (has_workers()) add_process(rank.pid + 500, rank.pid, static_cast<std::size_t>(r), "worker");
+    for (int worker = 0; has_workers() && worker < job_.worker_count; ++worker)
+      add_process(rank.pid + 500 + worker, rank.pid, static_cast<std::size_t>(r), "worker");
     ranks_.push_back(rank);
   }
 

@@ -54,6 +54,7 @@ struct SyntheticJob {
   bool has_own_optimizer{false};  // rank 0 calls its optimizer differently
   bool has_closure{false};        // optimizer.step runs forward and backward
   double closure_zero_ms{0};      // zero_grad between those, if positive
+  int worker_count{1};            // of each rank's data loader, with kWorkerSleep; all are as busy
   bool trains_beside{false};      // in a thread that is not the process's first
   int collective_steps{-1};       // so many first steps hold collectives; -1: all
   bool has_step_slices{true};

@@ -154,8 +154,8 @@ CallTree CallTree::of_workers(const Context& context) {
     if (in_window_count == 0) continue;
     const IntervalSet whole =
         IntervalSet::of({{rank_steps.front().begin_ns, rank_steps.back().end_ns}});
-    tree.hit_ms_[r] = window_ms(whole, rank_steps) * static_cast<double>(workers.size()) /
-                      static_cast<double>(in_window_count);
+    // The mean of its workers: they prepare batches at the same time, so a sum is nobody's wait.
+    tree.hit_ms_[r] = window_ms(whole, rank_steps) / static_cast<double>(in_window_count);
   }
   return tree;
 }

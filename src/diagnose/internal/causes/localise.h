@@ -39,7 +39,8 @@ class CallTree {
   /// Page faults of main threads within the steps, by the samples that they lie between; in the
   /// milliseconds that go with them.
   [[nodiscard]] static CallTree of_faults(const Context& context);
-  /// Samples of worker processes within the steps of their rank, without those that wait for work.
+  /// Samples of worker processes within the steps of their rank, without those that wait for work;
+  /// their mean, where a rank has several.
   [[nodiscard]] static CallTree of_workers(const Context& context);
 
   /// The deepest frame reached by descending while one child holds `descend_share_min` of its
