@@ -89,6 +89,11 @@ std::string setting(std::string_view name, std::string_view value) {
   return fmt::format("{}={}", shown, veiled(value));
 }
 
+/// True for the options of Python itself that no value follows ("-u", as torchrun says it).
+bool is_python_flag(std::string_view word) {
+  return is_option(word) && word.size() <= 3 && word.find_first_of("-WXcm", 1) == word.npos;
+}
+
 /// The words of a key, one after the other.
 class KeyWriter {
  public:
@@ -131,8 +136,15 @@ class KeyWriter {
 
 std::string command_key(std::span<const std::string> untrusted_arguments) {
   KeyWriter writer;
+  // So long as it has only Python's own flags behind it, the script is no option's value.
+  bool is_python = false;
   for (std::size_t i = 0; i < untrusted_arguments.size(); ++i) {
     const std::string& word = untrusted_arguments[i];
+    is_python = i == 0 ? base_name(word).starts_with("python") : is_python && is_python_flag(word);
+    if (i > 0 && is_python) {
+      writer.put(word);
+      continue;
+    }
     if (word == "-c") {  // the next word is code
       std::string code;
       for (const std::string& part : untrusted_arguments.subspan(i + 1))

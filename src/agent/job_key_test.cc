@@ -31,6 +31,11 @@ TEST(CommandKey, KeepsWhatMakesAJobAndDropsWhatMakesARun) {
             "python3 train.py --port --seed --batch=32");
   EXPECT_EQ(command_key("python3 train.py --data /mnt/a --master 10.0.0.1:500"),
             "python3 train.py --data --master");
+  EXPECT_EQ(command_key("/usr/bin/python3.11 -u -OO /home/me/train.py -u /mnt/a"),
+            "python3.11 -u -OO train.py -u")
+      << "the script is not the value of Python's flag";
+  EXPECT_EQ(command_key("python3 -u -X importtime /home/me/train.py"),
+            "python3 -u -X importtime train.py");
   EXPECT_EQ(command_key("prog --lr -0.5 run"), "prog --lr -0.5 run");
 }
 
