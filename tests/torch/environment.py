@@ -49,13 +49,15 @@ def python_of(name=DEFAULT):
 
 def interpreter(version):
     """An interpreter of that version that people have: Debian's, or one of pyenv's."""
-    for path in (f"/usr/bin/python{version}", shutil.which(f"python{version}")):
-        if path and os.path.exists(path):
-            return path
+    if os.path.exists(f"/usr/bin/python{version}"):
+        return f"/usr/bin/python{version}"
     root = os.path.join(os.environ.get("PYENV_ROOT") or os.path.expanduser("~/.pyenv"), "versions")
     found = sorted(name for name in (os.listdir(root) if os.path.isdir(root) else []) if name.startswith(version + "."))
-    kit.need(found, f"no Python {version} here")
-    return os.path.join(root, found[-1], "bin", "python3")
+    if found:
+        return os.path.join(root, found[-1], "bin", "python3")
+    path = shutil.which(f"python{version}")  # last: pyenv has a shim for each version, which runs the chosen ones alone
+    kit.need(path, f"no Python {version} here")
+    return path
 
 
 def install(name):
