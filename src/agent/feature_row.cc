@@ -13,6 +13,8 @@ namespace kansoku::agent {
 std::vector<FeatureRow> rows_of(const capture::WatchWindow& window) {
   std::vector<FeatureRow> out;
   for (const capture::ProcessWindow& process : window.processes) {
+    // It waits for its ranks: a job of its own would learn, and judge, how it does so.
+    if (process.place.role == capture::Role::kLauncher) continue;
     FeatureRow& row = out.emplace_back();
     row.process = &process;
     row.window.pid = process.process.pid;

@@ -16,7 +16,7 @@ namespace kansoku::capture {
 /// Role of a process in its job.
 enum class Role : std::uint8_t {
   kNone,      // a program of its own
-  kLauncher,  // has the environment of the rank that it starts
+  kLauncher,  // starts ranks, or has the environment of the one that it starts
   kRank,
   kWorker,  // works for another process: a data loader, a tool
 };

@@ -400,6 +400,26 @@ void ProcessTable::leave_one_a_rank(std::map<std::int32_t, Place>& places) const
   }
 }
 
+/// A process that only starts ranks is no program of its own, even if nothing but its children
+/// says so.
+void ProcessTable::find_starters(std::map<std::int32_t, Place>& places) const {
+  std::map<std::int32_t, std::int32_t> starters;  // each with the first of its ranks
+  for (const auto& [pid, place] : places) {
+    if (place.role != Role::kRank) continue;
+    for (const std::int32_t above : clues_.at(pid).ancestors)
+      starters.emplace(above, pid);
+  }
+  for (const auto& [pid, rank] : starters) {
+    const auto found = places.find(pid);
+    if (found == places.end() || found->second.role != Role::kNone || clues_.at(pid).works)
+      continue;
+    const Place& started = places.at(rank);
+    found->second.role = Role::kLauncher;
+    found->second.job = started.job;
+    found->second.is_local_job = started.is_local_job;
+  }
+}
+
 void ProcessTable::name_jobs(const std::map<std::int32_t, Place>& places) {
   constexpr Age kNoRankYet{std::numeric_limits<std::uint64_t>::max(), 0};
   std::map<DeclaredJob, Age> begun;  // when the oldest rank did
@@ -453,6 +473,7 @@ std::vector<std::int32_t> ProcessTable::settle(BootTime now) {
     place.job = declared_job(process);
     place.is_local_job = is_local_job(process);
   }
+  find_starters(places);
   std::vector<std::int32_t> changed;
   for (auto& [pid, place] : places) {
     const std::int32_t owner = place.owner;

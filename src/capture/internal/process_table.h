@@ -65,6 +65,7 @@ class ProcessTable {
   ///     observed program as parent are ranks in the order of their start, as torch.multiprocessing
   ///     starts them; once all of them communicate, or no more have begun to for half a minute.
   ///     Those that come later get the numbers that are free.
+  ///   * Who has ranks below it, is none and was not seen working is their launcher.
   ///   * A job has the name that its ranks tell. If others (job_owner) have it already, or began
   ///     first, then with "#2" behind it, and so on. A name stays while its job has processes.
   /// Returns the processes whose place is another one now, ascending.
@@ -120,6 +121,7 @@ class ProcessTable {
   void number(std::vector<const JobProcess*> ranks);
   [[nodiscard]] Place claim_of(std::int32_t pid, std::int32_t owner) const;
   void leave_one_a_rank(std::map<std::int32_t, Place>& places) const;
+  void find_starters(std::map<std::int32_t, Place>& places) const;
   void name_jobs(const std::map<std::int32_t, Place>& places);
 
   const sys::Procfs& procfs_;

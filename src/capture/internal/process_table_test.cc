@@ -137,6 +137,22 @@ TEST_F(ProcessTableTest, ALauncherWithTheEnvironmentOfItsRankIsNotTheRank) {
   EXPECT_EQ(place(31), "worker 3 of a:1 for 30");
 }
 
+// As torchrun does, which says no rank itself.
+TEST_F(ProcessTableTest, WhoHasRanksBelowItAndDoesNoWorkIsTheirLauncher) {
+  add({.pid = 5, .command = "python -m torch.distributed.run"});
+  add({.pid = 7, .parent = 5, .command = "agent"});
+  add({.pid = 9, .parent = 5, .command = "python monitor.py"});
+  EXPECT_EQ(place(5), " of python/5") << "nothing is below it";
+  add({.pid = 10, .parent = 7, .job = "a:1", .rank = 0});
+  add({.pid = 11, .parent = 7, .job = "a:1", .rank = 1});
+  EXPECT_EQ(place(5), "launcher of a:1");
+  EXPECT_EQ(place(7), "launcher of a:1");
+  EXPECT_EQ(place(9), " of python/9");
+  EXPECT_FALSE(table_.processes().at(5).place.is_local_job);
+  table_.note_work(5, Work::kComputes);
+  EXPECT_EQ(place(5), " of python/5") << "it trains, too";
+}
+
 TEST_F(ProcessTableTest, GivesARankToTheOldestOfThoseThatSayTheyAreIt) {
   add({.pid = 30, .job = "a:1", .rank = 3, .start_ticks = 7});
   add({.pid = 20, .job = "a:1", .rank = 3, .start_ticks = 5});
@@ -222,7 +238,7 @@ TEST_F(ProcessTableTest, GuessesRanksByTheOrderOfStart) {
   EXPECT_EQ(place(33), " of python/33");
   EXPECT_EQ(place(40), "rank 1 of b:1");
   EXPECT_EQ(place(41), " of python/41") << "another program of the same shell";
-  EXPECT_EQ(place(5), " of python/5");
+  EXPECT_EQ(place(5), "launcher of pid-5");
   const Place& rank = table_.processes().at(30).place;
   EXPECT_EQ(rank.world_size, 3);
   EXPECT_TRUE(rank.is_local_job);
