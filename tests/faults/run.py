@@ -6,6 +6,7 @@
   run.py --fault forward_op --dose 1.0 --model mlp --repeats 3
   run.py --repeats 20 --minutes 40         a part of many runs; the same command goes on where it ended
   run.py --watch --model mlp               let the detector of `kansoku profile --watch` notice the fault by itself
+  run.py --environment 2.15-py3.11         the jobs on a PyTorch of `make deps-torch`
   run.py --list | --check | --table        the truths | are they complete | the scores so far
 Needs Debian's python3-torch; most faults need root. docs/faults.md says how to add one.
 """
@@ -24,6 +25,8 @@ import time
 import types
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(1, os.path.join(sys.path[0], "torch"))
+import environment as torch_environment  # noqa: E402
 import kit  # noqa: E402
 from kit import ROOT, Events, Impossible  # noqa: E402
 from harness.host import LAUNCH  # noqa: E402
@@ -147,16 +150,25 @@ def watch(recorder, job, injector, limit_s):
         job.end()
 
 
+def key_of(options):
+    return [options.environment] if options.environment else []
+
+
+def settings(options, environment, world):
+    python = {"PYTHON": torch_environment.python_of(options.environment)} if options.environment else {}
+    return {**os.environ, **environment, **python, "RANKS": str(world), "SECONDS": str(options.seconds)}
+
+
 def baseline_of(options, model, world, commit):
     """A healthy run of a job, recorded once for each tree, as a baseline file."""
-    path = os.path.join(os.path.dirname(options.results), f"baseline-{commit}-{options.seconds}-{model}-{world}.json")
+    path = os.path.join(os.path.dirname(options.results), f"baseline-{'-'.join([commit, *key_of(options)])}-{options.seconds}-{model}-{world}.json")
     if os.path.exists(path):
         return path
     script, environment, _ = MODELS[model]
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="kansoku-faults-"))
         job = Job(folder, stack)
-        environment = {**os.environ, **environment, "RANKS": str(world), "SECONDS": str(options.seconds), "FAULT_EVENTS": job.path}
+        environment = {**settings(options, environment, world), "FAULT_EVENTS": job.path}
         nothing = types.SimpleNamespace(on_event=lambda event: None)
         command = [sys.executable, LAUNCH, os.path.join(HERE, script)]
         diagnosis = profile(options.kansoku, os.path.join(folder, "healthy.pftrace"), command, environment, None,
@@ -174,8 +186,7 @@ def run_one(options, fault, dose, model, commit):
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="kansoku-faults-"))
         injector = INJECTORS[fault.inject["by"]](fault, dose, world, stack)
         job = Job(folder, stack)
-        environment = {**os.environ, **environment, "RANKS": str(world), "SECONDS": str(options.seconds), "FAULT_EVENTS": job.path,
-                       **fault.inject.get("env", {}), **injector.environment()}
+        environment = {**settings(options, environment, world), "FAULT_EVENTS": job.path, **fault.inject.get("env", {}), **injector.environment()}
         trace = os.path.join(options.traces or folder, f"{fault.name}-{dose}-{model}.pftrace")
         with contextlib.suppress(FileNotFoundError):
             os.unlink(trace)
@@ -227,8 +238,9 @@ def progress(result):
 
 
 def is_chosen(options, result):
-    """Whether a result is of the faults, doses and models that are asked for."""
-    return ((not options.fault or result["fault"] in options.fault) and (not options.model or result["model"] in options.model) and
+    """Whether a result is of the faults, doses, models and environment that are asked for."""
+    return (result.get("environment") == options.environment and
+            (not options.fault or result["fault"] in options.fault) and (not options.model or result["model"] in options.model) and
             (not options.dose or result["dose"] is None or result["dose"] in options.dose))
 
 
@@ -236,16 +248,16 @@ def chosen(options, faults):
     """(fault, dose, model, repeat) in the order of running: each fault once before any is repeated."""
     for repeat, fault in itertools.product(range(options.repeats), faults.values()):
         for dose, model in itertools.product(fault.doses or [None], fault.models):
-            if is_chosen(options, {"fault": fault.name, "dose": dose, "model": model}):
+            if is_chosen(options, {"fault": fault.name, "dose": dose, "model": model, "environment": options.environment}):
                 yield fault, dose, model, repeat
 
 
 def plan_of(options, faults, commit):
     for fault, dose, model, repeat in chosen(options, faults):
-        key = [options.seconds, fault.name, dose, model, repeat, *(["watch"] if options.watch else [])]
+        key = [options.seconds, fault.name, dose, model, repeat, *(["watch"] if options.watch else []), *key_of(options)]
         yield kit.Part(key, f"{fault.name} {'' if dose is None else dose} {model} #{repeat + 1}",
                        lambda fault=fault, dose=dose, model=model: run_one(options, fault, dose, model, commit),
-                       {"fault": fault.name, "dose": dose, "model": model, "repeat": repeat, "expects": fault.expects})
+                       {"fault": fault.name, "dose": dose, "model": model, "repeat": repeat, "expects": fault.expects, "environment": options.environment})
 
 
 def list_truths(faults):
@@ -264,6 +276,7 @@ def parse():
     parser.add_argument("--minutes", type=float, help="begin no run after so long: the suite in parts")
     parser.add_argument("--seconds", type=int, help="how long each job trains [12, with --watch 45]")
     parser.add_argument("--watch", action="store_true", help="a detector opens the windows, instead of one recording of the whole job")
+    parser.add_argument("--environment", metavar="NAME", help="the jobs run on this one of tests/torch/environment.py [Debian's PyTorch]")
     parser.add_argument("--results", metavar="FILE", help="[build/faults/COMMIT.jsonl]")
     parser.add_argument("--traces", metavar="FOLDER", help="keep the recordings")
     parser.add_argument("--list", action="store_true")

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts the ranks of a job on this host and waits for them: launch.py SCRIPT.py|PROGRAM [ARGUMENT...]
 
-  RANKS[4] MASTER_ADDR[127.0.0.1] MASTER_PORT[a free one]
+  PYTHON[/usr/bin/python3] RANKS[4] MASTER_ADDR[127.0.0.1] MASTER_PORT[a free one]
   NETNS[]   network namespace of each rank: a,b,c,d
   CPUS[]    core of each rank: 0,1,0,0
   CGROUPS[] control groups that a rank enters before it starts, {rank} in place of its number: a/r{rank},b/r{rank}
@@ -27,7 +27,7 @@ def command_of(rank):
     command = [*ENTER, *(group.replace("{rank}", str(rank)) for group in groups), "--"] if groups else []
     command += ["nsenter", "--net=/run/netns/" + spaces[rank]] if spaces else []
     command += ["taskset", "-c", cores[rank]] if cores else []
-    command += ["/usr/bin/python3"] if sys.argv[1].endswith(".py") else []
+    command += [os.environ.get("PYTHON") or "/usr/bin/python3"] if sys.argv[1].endswith(".py") else []
     return command + [word.replace("{rank}", str(rank)) for word in sys.argv[1:]]
 
 

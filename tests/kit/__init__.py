@@ -7,6 +7,7 @@
 outcome   pass, fail, skip; the exit status      job       a program that is started, waited for, ended
 kansoku   the program: recorders, its answers    softgpu   programs for the software GPU, the executor's own account
 table     a table in Markdown, scored            parts     evaluations that are stopped and go on
+steps     a job's steps with something on and off
 """
 import sys
 
@@ -16,4 +17,5 @@ from kit.kansoku import NO_PERMISSION, ROOT, Recorder, answer, basis, cost, defa
 from kit.outcome import Impossible, Report, Wrong, expect, need, need_root, need_tool, run  # noqa: E402,F401
 from kit.parts import Part, Parts, commit_of_tree, read_lines, run_until_stopped  # noqa: E402,F401
 from kit.softgpu import compile_for_device, differences, is_sanitized, need_clang, read_counts, remove_files, the_file  # noqa: E402,F401
+from kit.steps import mean_step_s, median_interval, pair_changes  # noqa: E402,F401
 from kit.table import Table, interval  # noqa: E402,F401

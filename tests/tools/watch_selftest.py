@@ -16,7 +16,6 @@ TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path[:0] = [TESTS, os.path.join(TESTS, "watch")]
 import kit  # noqa: E402,F401
 import alarm  # noqa: E402
-import cost  # noqa: E402
 import faults  # noqa: E402
 from harness import host  # noqa: E402
 import score  # noqa: E402
@@ -299,15 +298,15 @@ class Cost(unittest.TestCase):
     def test_pairs_compare_neighbouring_windows(self):
         ends = [0.1 * i for i in range(101)] + [10 + 0.2 * i for i in range(1, 51)]  # steps of 100 ms, then of 200 ms
         windows = [(False, 0.05, 9.95), (True, 10.05, 19.95), (True, 11, 19), (False, 1, 9), (True, 0, 0.3), (False, 1, 9)]
-        changes = cost.pair_changes(windows, ends)
+        changes = kit.pair_changes(windows, ends)
         self.assertEqual(len(changes), 2)  # the third pair has a window with too few steps
         for change in changes:
             self.assertAlmostEqual(change, 1.0)
 
     def test_the_interval_holds_the_median(self):
-        middle, low, high = cost.bootstrap([0.01 * i for i in range(101)])
+        middle, low, high = kit.median_interval([0.01 * i for i in range(101)])
         self.assertTrue(low < middle == 0.5 < high)
-        self.assertEqual(cost.bootstrap([3.0] * 9), (3.0, 3.0, 3.0))
+        self.assertEqual(kit.median_interval([3.0] * 9), (3.0, 3.0, 3.0))
 
     def test_mean_of_steps_within(self):
         self.assertEqual(session.mean_step_ms([1.0, 1.1, 1.2, 1.3, 5.0], 1.05, 1.35), 100.0)

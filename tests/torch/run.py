@@ -8,6 +8,7 @@
   run.py files                 profiles and Flight Recorder dumps that PyTorch writes
   run.py hangs                 jobs that stand, told by `kansoku hang` that comes late and by a recording; jobs that are slow at that moment
   run.py versions              torchrun's four runs and four hangs on each other environment that is installed
+  run.py cost                  steps with a recorder, or the agent, against steps without, in pairs: DDP, FSDP2, Lightning, and DDP on Debian's PyTorch
   run.py gate                  a few of these, without times and places: a test
   run.py --only WORD           runs whose title has that word
   run.py --minutes 30          begins no run after so long; the same command goes on
@@ -25,6 +26,7 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 sys.path.insert(1, os.path.dirname(HERE))
+import cost  # noqa: E402
 import environment  # noqa: E402
 import hangs  # noqa: E402
 import kit  # noqa: E402
@@ -170,7 +172,7 @@ def versions(lab):
         yield Run("versions", f"{kind}, ddp", [], 2, True, 1), lambda kind=kind, how=how: how(lab, kind, "ddp") if how else hangs.noted(lab, kind)
 
 
-PARTS = {"starts": starts, "pipelines": pipelines, "files": files, "hangs": hangs.hangs, "versions": versions}
+PARTS = {"starts": starts, "pipelines": pipelines, "files": files, "hangs": hangs.hangs, "versions": versions, "cost": cost.cost}
 GATE = {"lightning, healthy", "lightning, hook on 0", "ray, hook on 2", "thread, hook on 2", "spawn, attached", "gpipe, healthy", "1f1b, computes on 1",
         "profile, hook, stacks", "dumps, sleep, JSON", "asleep, ddp", "stop, fsdp"}
 
@@ -181,7 +183,7 @@ def gate(lab, report):
         return [one for one in do()["wrong"] if not one.startswith("in ") and " ms for " not in one]
     seen = set()
     for part in PARTS:
-        for run, do in PARTS[part](lab) if part != "versions" else ():
+        for run, do in PARTS[part](lab) if part not in ("versions", "cost") else ():
             if run.name in GATE and run.name not in seen:
                 seen.add(run.name)
                 report.part(run.name, once, do)
@@ -197,6 +199,11 @@ def print_table(results):
         print(f"| {part} | {name} | {environment_name} | {sum(not one['wrong'] for one in runs)} of {len(runs)} | {wrong[:200]} |")
     right = sum(not one["wrong"] for one in results)
     print(f"| all | | | {right} of {len(results)} | |")
+
+
+def told(result):
+    figures = cost.shown(result) + ", " if "ratio" in result else ""
+    return figures + ("right" if not result["wrong"] else "WRONG " + json.dumps(result["wrong"]))
 
 
 def main(report):
@@ -226,7 +233,7 @@ def main(report):
         for one in [Lab(options.kansoku, name) for name in others if environment.is_whole(name)] or [lab]:
             plan += [kit.Part([run.part, run.name, run.number, one.name], f"{run.part}: {run.name} ({run.number}, {one.name})", do)
                      for run, do in PARTS[part](one) if not options.only or options.only in f"{run.name}, {one.name}"]
-    is_over = results.run(plan, report, lambda one: "right" if not one["wrong"] else "WRONG " + json.dumps(one["wrong"]), options.minutes, options.again)
+    is_over = results.run(plan, report, told, options.minutes, options.again)
     print_table([one for one in results.results if "wrong" in one])
     return None if is_over else 0
 

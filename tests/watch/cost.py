@@ -9,7 +9,6 @@
 The agent is switched by `kansoku watch --control pause|resume --state DIR`, which returns when the probes are detached or attached.
 """
 import os
-import random
 import statistics
 import subprocess
 import sys
@@ -22,37 +21,12 @@ from guard import Guard  # noqa: E402
 from jobs import DdpJob, cpu_seconds  # noqa: E402
 from session import Agent, fresh, pause  # noqa: E402
 
-SETTLE_S, STEPS_MIN = 0.2, 4
-RESAMPLES = 2000
+SETTLE_S = 0.2
 LEARN_S = 60
 # Eight ranks that mostly wait, as if for a device, so that they fit on two cores.
 LIGHT = {"D_MODEL": "32", "LAYERS": "2", "BATCH": "1", "SAMPLE_KB": "16", "PACE_MS": "20", "CHECKPOINT_S": "0", "LEAK_MB_S": "0"}
 # Two waits of 2.5 times the pace are a step, beside the computing: about ten to one on an idle machine.
 FEW, MANY = {**LIGHT, "PACE_MS": "100"}, {**LIGHT, "PACE_MS": "8"}
-
-
-def bootstrap(values, seed=1, share=0.95):
-    """Median and the interval that holds `share` of the medians of resampled values."""
-    rng = random.Random(seed)
-    medians = sorted(statistics.median(rng.choices(values, k=len(values))) for _ in range(RESAMPLES))
-    edge = int((1 - share) / 2 * RESAMPLES)
-    return statistics.median(values), medians[edge], medians[-1 - edge]
-
-
-def mean_step_s(ends, begin_s, end_s):
-    """Of the steps that lie wholly in the window; None if there are too few."""
-    inside = [end for end in ends if begin_s <= end <= end_s]
-    return (inside[-1] - inside[0]) / (len(inside) - 1) if len(inside) > STEPS_MIN else None
-
-
-def pair_changes(windows, ends):
-    """`windows`: (is_on, begin_s, end_s), two by two; the relative change of the step by being on, for each whole pair."""
-    out = []
-    for first, second in zip(windows[::2], windows[1::2]):
-        by_phase = {is_on: mean_step_s(ends, begin_s, end_s) for is_on, begin_s, end_s in (first, second)}
-        if len(by_phase) == 2 and None not in by_phase.values():
-            out.append(by_phase[True] / by_phase[False] - 1)
-    return out
 
 
 def resident_bytes(pid):
@@ -95,7 +69,7 @@ def measure_steps(options, folder):
     with Guard() as guard:
         job, agent, state = start(options, guard, folder, 8, LIGHT, 2 * options.pairs * (options.window_s + 1))
         windows, cpu, resident = alternate(options, state, job, agent)
-        changes = pair_changes(windows, job.steps())
+        changes = kit.pair_changes(windows, job.steps())
         agent.stop()
     expect(changes, "no pair of windows with steps")
     return {"what": "steps", "ranks": 8, "changes": changes, "cpu_on": cpu[True], "cpu_off": cpu[False], "resident_bytes": resident}
@@ -119,7 +93,7 @@ def measure_rate(options, folder):
 
 
 def report_steps(result):
-    middle, low, high = bootstrap(result["changes"])
+    middle, low, high = kit.median_interval(result["changes"])
     print(f"step time, {len(result['changes'])} pairs of windows of one job with {result['ranks']} ranks: {middle:+.2%} "
           f"(95 % of resampled medians: {low:+.2%} to {high:+.2%})")
     print(f"agent: {result['cpu_on']:.2%} of a core while on, {result['cpu_off']:.2%} while paused; "
@@ -128,7 +102,7 @@ def report_steps(result):
 
 def report_rate(result):
     for name in ("few", "many"):
-        middle, low, high = bootstrap(result["cpu"][name])
+        middle, low, high = kit.median_interval(result["cpu"][name])
         print(f"{name}: {statistics.median(result['steps_per_s'][name]):.1f} steps/s of 2 ranks: agent {middle:.2%} of a core "
               f"({low:.2%} to {high:.2%}, {len(result['cpu'][name])} runs)")
     few, many = (statistics.median(result["steps_per_s"][name]) for name in ("few", "many"))

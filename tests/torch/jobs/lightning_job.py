@@ -21,11 +21,15 @@ class Module(lightning.LightningModule):
 
     def setup(self, stage):
         model.plant(self.net[2], self.trainer.global_rank)
+        self.steps = model.StepLog(self.trainer.global_rank)
 
     def training_step(self, batch, index):
         if index == 10 and self.trainer.global_rank == 0:
             print("training", flush=True)
         return model.loss_of(self.net(batch))
+
+    def on_train_batch_end(self, outputs, batch, index):
+        self.steps.add()
 
     def configure_optimizers(self):
         return torch.optim.AdamW(self.parameters(), lr=1e-3)

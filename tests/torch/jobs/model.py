@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A small model, and the fault of these jobs: on rank FAULT_RANK a forward hook sleeps DOSE seconds (FAULT=hook) or computes as long (FAULT=work).
-That rank says at its end how often the hook ran and how long it took by its own clock: the truth of an evaluation."""
+That rank says at its end how often the hook ran and how long it took by its own clock: the truth of an evaluation.
+STEP_LOG[]: a file for the end of each step of rank 0, time.time(), one line each."""
 import atexit
 import os
 import time
@@ -61,9 +62,20 @@ def plant(module, rank):
         module.register_forward_hook(Hook(kind, rank).slow_activation_hook)
 
 
+class StepLog:
+    def __init__(self, rank):
+        path = os.environ.get("STEP_LOG") if rank == 0 else None
+        self.file = open(path, "w", buffering=1, encoding="ascii") if path else None
+
+    def add(self):
+        if self.file:
+            self.file.write(f"{time.time():.6f}\n")
+
+
 def loop(model, step, rank):
     """STEPS steps of an optimizer around `step`. Says where it is, so that somebody who attaches knows that training has begun."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    log = StepLog(rank)
     begin = time.perf_counter()
     for number in range(STEPS):
         if number == 10 and rank == 0:
@@ -71,5 +83,6 @@ def loop(model, step, rank):
         step(torch.randn(ROWS, WIDTH))
         optimizer.step()
         optimizer.zero_grad()
+        log.add()
     if rank == 0:
         print(f"steps={STEPS} step_ms={(time.perf_counter() - begin) / STEPS * 1e3:.1f} torch={torch.__version__}", flush=True)
