@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <map>
 #include <set>
-#include <unordered_map>
+
+#include "common/word_search.h"
 
 namespace kansoku::capture {
 namespace {
@@ -82,13 +84,46 @@ std::string bare_name_of(const std::string& symbol, std::size_t& budget) {
   return std::string(bare_name(demangled));
 }
 
+/// Functions of a file by the longest words of globs, found in one pass over its names: libtorch
+/// has 80 MB of them. Borrows the globs and the file's symbols.
+class Candidates {
+ public:
+  Candidates(const std::vector<const FunctionProbes*>& wanted, sys::ElfFile& file) {
+    for (const FunctionProbes* const probes : wanted)
+      for (const std::string& glob : probes->symbols)
+        by_word_.try_emplace(longest_word(glob));
+    std::vector<std::string_view> words;
+    std::vector<std::vector<const sys::Symbol*>*> lists;
+    for (auto& [word, symbols] : by_word_) {
+      words.push_back(word);
+      lists.push_back(&symbols);
+    }
+    const bool has_empty = !words.empty() && words.front().empty();
+    const WordSearch search(words);
+    for (const sys::Symbol& symbol : file.symbols()) {
+      if (!symbol.is_function) continue;
+      if (has_empty) lists.front()->push_back(&symbol);
+      search.search(symbol.name, [&](std::size_t word) {
+        std::vector<const sys::Symbol*>& list = *lists[word];
+        if (list.empty() || list.back() != &symbol) list.push_back(&symbol);
+      });
+    }
+  }
+  /// Those that may match, in the file's order.
+  [[nodiscard]] const std::vector<const sys::Symbol*>& of(std::string_view glob) const {
+    return by_word_.at(longest_word(glob));
+  }
+
+ private:
+  std::map<std::string_view, std::vector<const sys::Symbol*>> by_word_;
+};
+
 std::vector<Match> find_matches(const FunctionProbes& probes, const std::string& glob,
-                                sys::ElfFile& file) {
+                                const Candidates& candidates) {
   std::size_t budget = kDemangledBytesMax;
   std::vector<Match> matches;
-  const std::string_view word = longest_word(glob);
-  for (const sys::Symbol& symbol : file.symbols()) {
-    if (!symbol.is_function || symbol.name.find(word) == std::string::npos) continue;
+  for (const sys::Symbol* const candidate : candidates.of(glob)) {
+    const sys::Symbol& symbol = *candidate;
     if (is_fragment(symbol.name)) continue;
     const std::string name = bare_name_of(symbol.name, budget);
     std::string_view star;
@@ -139,9 +174,9 @@ class Resolver {
   Resolver(sys::ElfFile& file, std::string_view library, Resolution& out)
       : file_(file), library_(library), out_(out) {}
 
-  void add(const FunctionProbes& probes) {
+  void add(const FunctionProbes& probes, const Candidates& candidates) {
     for (const std::string& glob : probes.symbols) {
-      const auto matches = find_matches(probes, glob, file_);
+      const auto matches = find_matches(probes, glob, candidates);
       if (matches.empty() && !probes.is_optional) {
         out_.missing.push_back(fmt::format("{}: no such function in {}", glob, library_));
       }
@@ -356,8 +391,13 @@ void ResolvedProbe::add_specs(std::uint64_t cookie, std::uint64_t stepped,
 Resolution resolve_pack(const Pack& pack, sys::ElfFile& file, std::string_view library) {
   Resolution out;
   Resolver resolver(file, library, out);
-  for (const FunctionProbes& probes : pack.functions) {
-    if (any_glob_match(probes.library, library)) resolver.add(probes);
+  std::vector<const FunctionProbes*> wanted;
+  for (const FunctionProbes& probes : pack.functions)
+    if (any_glob_match(probes.library, library)) wanted.push_back(&probes);
+  if (!wanted.empty()) {
+    const Candidates candidates(wanted, file);
+    for (const FunctionProbes* const probes : wanted)
+      resolver.add(*probes, candidates);
   }
   const bool wants_usdt = std::any_of(
       pack.usdt.begin(), pack.usdt.end(),
