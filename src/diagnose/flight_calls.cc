@@ -30,6 +30,7 @@ struct CallTimes {
   double since_last_s{0}, since_pending_s{0};
   double longest_pause_s{0};
   std::size_t pauses{0};
+  bool is_whole{true};  // no call was left out
 };
 
 double seconds_between(std::int64_t begin_ns, std::int64_t end_ns) {
@@ -39,6 +40,7 @@ double seconds_between(std::int64_t begin_ns, std::int64_t end_ns) {
 
 CallTimes call_times_of(const FlightDump& dump, std::int64_t read_ns) {
   CallTimes out;
+  out.is_whole = dump.bad_entries == 0;
   for (const DumpEntry& entry : dump.entries) {
     if (out.last != nullptr) {
       ++out.pauses;
@@ -72,6 +74,7 @@ class CallJoin {
     if (times_.empty()) return;
     const auto of_calls = diagnose_dumps(calls_.dumps, DumpSource::kMemory);
     if (!of_calls) return;
+    leave_to_calls(*of_calls);
     const bool is_told = std::any_of(job_.findings.begin(), job_.findings.end(),
                                      [](const Finding& one) { return one.is_standstill(); });
     if (!is_told && !find_elsewhere()) take_over(*of_calls);
@@ -87,6 +90,31 @@ class CallJoin {
   [[nodiscard]] bool has_all() const {
     return std::all_of(job_.rank_numbers.begin(), job_.rank_numbers.end(),
                        [&](std::int32_t rank) { return times_.contains(rank); });
+  }
+
+  /// True if every rank waits in the call that it waited in before the first was read: else it may
+  /// have moved between two readings.
+  [[nodiscard]] bool all_stood() const {
+    const std::int64_t first_ns = calls_.first_read_ns > 0 ? calls_.first_read_ns : calls_.read_ns;
+    return std::all_of(times_.begin(), times_.end(), [&](const auto& one) {
+      const CallTimes& times = one.second;
+      return times.pending == nullptr || (times.pending->created_ns < first_ns &&
+                                          times.since_pending_s * kMsPerS >= kStandstillMinMs);
+    });
+  }
+
+  [[nodiscard]] bool can_name(const Diagnosis& of_calls) const {
+    return has_all() && !job_.places.empty() && all_stood() && !of_calls.findings.empty() &&
+           !of_calls.findings.front().ranks.empty();
+  }
+
+  /// Stacks that only tell who is in another call than most: ranks of two groups may rightly be.
+  void leave_to_calls(const Diagnosis& of_calls) {
+    if (!can_name(of_calls)) return;
+    std::erase_if(job_.findings, [&](const Finding& one) {
+      return one.verdict == "mismatched_collective" && !one.ranks.empty() &&
+             one.ranks != of_calls.findings.front().ranks;
+    });
   }
 
   /// Somebody is elsewhere while others wait: told as a hang, or by a note. False: nobody is.
@@ -109,7 +137,7 @@ class CallJoin {
                                      times.pauses + 1, times.longest_pause_s);
       if (writes) line += words::kWritesMeanwhile;
       finding.evidence.push_back(std::move(line));
-      is_hang = is_hang && place->is_at_work && place->stands_still && !writes &&
+      is_hang = is_hang && place->is_at_work && place->stands_still && !writes && times.is_whole &&
                 times.pauses >= kPausesMin &&
                 times.since_last_s > kHangStepMultiple * times.longest_pause_s;
       finding.ranks.push_back(place->rank);
@@ -129,9 +157,8 @@ class CallJoin {
 
   /// The stacks name nobody: the calls may.
   void take_over(const Diagnosis& of_calls) {
-    if (!has_all() || job_.places.empty() || of_calls.findings.empty()) return;
+    if (!can_name(of_calls)) return;
     Finding finding = of_calls.findings.front();
-    if (finding.ranks.empty()) return;
     const auto place =
         std::find_if(job_.places.begin(), job_.places.end(),
                      [&](const RankPlace& one) { return one.rank == finding.ranks.front(); });

@@ -64,12 +64,14 @@ class FlightCallsTest : public ::testing::Test {
     FlightCalls calls;
     calls.dumps = dumps_;
     calls.read_ns = kBegin + kCalls * kEachNs + after_ns;
+    calls.first_read_ns = first_read_ns_;
     calls.with_storage = with_storage_;
     join_flight_calls(calls, job_);
   }
 
   std::vector<FlightDump> dumps_;
   std::set<std::int32_t> with_storage_;
+  std::int64_t first_read_ns_{0};
   Diagnosis job_;
 };
 
@@ -179,6 +181,50 @@ TEST_F(FlightCallsTest, CompletedCallsOfTheSameOperationCount) {
   join();
   ASSERT_EQ(job_.findings.size(), 1U);
   EXPECT_THAT(job_.findings.front().ranks, ElementsAre(2));
+}
+
+// Stacks tell only that one is in another call than most.
+TEST_F(FlightCallsTest, CallsKnowBetterWhoIsInAnotherCall) {
+  place_of_2().is_at_work = false;
+  place_of_2().waits = true;
+  add_call(dumps_[2], kCalls, false).input_sizes = "[[4]]";
+  Finding of_stacks;
+  of_stacks.kind = "hang";
+  of_stacks.verdict = "mismatched_collective";
+  of_stacks.ranks = {1};
+  job_.findings = {of_stacks};
+  join();
+  ASSERT_EQ(job_.findings.size(), 1U);
+  EXPECT_THAT(job_.findings.front().ranks, ElementsAre(2));
+}
+
+TEST_F(FlightCallsTest, RanksOfOtherHostsAreNotBlamed) {
+  place_of_2().is_at_work = false;
+  place_of_2().waits = true;
+  add_call(dumps_[2], kCalls, false);
+  for (FlightDump& dump : dumps_)
+    dump.groups.front().ranks = {0, 1, 2, 3, 4, 5};
+  join();
+  EXPECT_THAT(job_.findings, IsEmpty());
+}
+
+// They are read one after the other, and a slow job goes on meanwhile.
+TEST_F(FlightCallsTest, RanksThatHaveMovedSinceTheFirstWasReadAreNotNamed) {
+  place_of_2().is_at_work = false;
+  place_of_2().waits = true;
+  add_call(dumps_[2], kCalls, false).input_sizes = "[[4]]";
+  first_read_ns_ = dumps_[2].entries.back().created_ns - 1;
+  join();
+  EXPECT_THAT(job_.findings, IsEmpty());
+  first_read_ns_ = 0;
+  join(kOneSecond);
+  EXPECT_THAT(job_.findings, IsEmpty()) << "they have waited for a second";
+}
+
+TEST_F(FlightCallsTest, OneWhoseLastCallsWereLeftOutMayComeYet) {
+  dumps_[2].bad_entries = 1;
+  join();
+  EXPECT_THAT(job_.findings, IsEmpty());
 }
 
 TEST_F(FlightCallsTest, NothingIsTakenFromTheCallsOfSomeRanksAlone) {

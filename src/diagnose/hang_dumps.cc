@@ -117,6 +117,12 @@ class DumpAnalysis {
   [[nodiscard]] bool all_have_arrived() const;
   void add_gaps(Diagnosis& out) const;
 
+  /// A rank without a file left none: dead, or its file was not given. One whose memory was not
+  /// read may run on another host.
+  [[nodiscard]] bool is_told(std::int32_t rank) const {
+    return source_ == DumpSource::kFiles || ranks_.contains(rank);
+  }
+
   void advise(const char* what, Finding& finding) const {
     if (source_ == DumpSource::kFiles) finding.evidence.emplace_back(what);
   }
@@ -255,7 +261,7 @@ void DumpAnalysis::find_pair_wait(const DumpEntry& entry, std::int32_t number, W
   const std::int32_t peer = (*members)[*place];
   const auto known = ranks_.find(peer);
   const bool is_older = known != ranks_.end() && known->second.is_older;
-  if (peer != number && !is_older) wait.for_ranks.push_back(peer);
+  if (peer != number && !is_older && is_told(peer)) wait.for_ranks.push_back(peer);
 }
 
 void DumpAnalysis::find_group_wait(const DumpEntry& entry, std::int32_t number, Wait& wait) const {
@@ -264,8 +270,8 @@ void DumpAnalysis::find_group_wait(const DumpEntry& entry, std::int32_t number, 
   for (const std::int32_t member : *members) {
     if (member == number) continue;
     const auto peer = ranks_.find(member);
-    if (peer == ranks_.end()) {  // it left no dump: dead, or its dump was not given
-      wait.for_ranks.push_back(member);
+    if (peer == ranks_.end()) {
+      if (is_told(member)) wait.for_ranks.push_back(member);
       continue;
     }
     if (peer->second.is_older) continue;
@@ -475,8 +481,13 @@ void DumpAnalysis::find_culprits(Diagnosis& out) const {
     ++waiting;
     if (rank.wait.is_behind && rank.wait.for_ranks.empty()) stuck.push_back(number);
   }
-  // Peers that completed it and wait for nobody may have done so a moment before their dump.
-  if (!stuck.empty() && stuck.size() == waiting) {
+  // Peers that completed it and wait for nobody may have done so a moment before their dump. And
+  // gloo has no device that could stand still.
+  const bool is_of_device = source_ == DumpSource::kFiles ||
+                            std::all_of(stuck.begin(), stuck.end(), [&](std::int32_t number) {
+                              return ranks_.at(number).wait.entry->name.starts_with("nccl:");
+                            });
+  if (!stuck.empty() && (stuck.size() == waiting || !is_of_device)) {
     out.notes.push_back(fmt::format(words::kAboutToComplete, fmt::join(stuck, ", ")));
     stuck.clear();
   }

@@ -32,7 +32,7 @@ constexpr std::uint64_t kMostEntries = 2000;  // unless the environment says ano
 constexpr std::uint64_t kMostEntriesMax = 1U << 20;
 constexpr std::size_t kTextMax = 256, kSizesMax = 64, kGroupsMax = 1024, kGroupRanksMax = 1U << 16;
 constexpr std::size_t kEntriesReadMax = 20'000;
-constexpr std::size_t kCandidatesMax = 4096;
+constexpr std::size_t kCandidatesMax = 4096, kHeadsMax = 16;
 
 // Offsets in FlightRecorder<c10::Event> of PyTorch's packages for x86-64, printed by offsetof from
 // their headers; the versions between have the same fields. Of all of them:
@@ -157,27 +157,40 @@ void read_calls(std::int32_t pid, const FlightHead& head, FlightDump& out) {
   const Layout& layout = kLayouts.at(head.layout);
   const std::size_t each = layout.entry_bytes();
   const std::uint64_t count = std::min<std::uint64_t>(head.entry_count, kEntriesReadMax);
-  std::vector<std::byte> bytes(count * each);
-  const std::size_t got = sys::read_process_memory(pid, head.entries_begin, bytes);
-  Memory memory(pid);
-  memory.keep(head.entries_begin, ByteSpan(bytes).first(got));
-  std::map<std::uint64_t, DumpEntry> by_number;  // the recorder's room is a ring
-  for (std::size_t at = 0; at + each <= got; at += each) {
-    const ByteSpan untrusted = ByteSpan(bytes).subspan(at, each);
-    auto call = call_of(untrusted.subspan(layout.before), memory);
-    const auto number = word_at<std::uint64_t>(untrusted, 0);
-    if (!call || number >= head.made || !by_number.emplace(number, std::move(*call)).second)
-      ++out.bad_entries;
+  // Ending before the next one; where those are not all, the rest is at the end of the room.
+  const std::uint64_t next = std::min(head.next, head.entry_count);
+  const std::uint64_t before = std::min(next, count), behind = count - before;
+  std::map<std::uint64_t, DumpEntry> by_number;
+  for (const auto& [first, part] :
+       {std::pair(next - before, before), std::pair(head.entry_count - behind, behind)}) {
+    std::vector<std::byte> bytes(part * each);
+    const std::uint64_t address = head.entries_begin + first * each;
+    const std::size_t got = sys::read_process_memory(pid, address, bytes);
+    Memory memory(pid);
+    memory.keep(address, ByteSpan(bytes).first(got));
+    for (std::size_t at = 0; at + each <= got; at += each) {
+      const ByteSpan untrusted = ByteSpan(bytes).subspan(at, each);
+      auto call = call_of(untrusted.subspan(layout.before), memory);
+      const auto number = word_at<std::uint64_t>(untrusted, 0);
+      if (!call || number >= head.made || !by_number.emplace(number, std::move(*call)).second)
+        ++out.bad_entries;
+    }
+    out.bad_entries += part - got / each;
   }
-  out.bad_entries += head.entry_count - got / each;
   for (auto& [number, call] : by_number)
     out.entries.push_back(std::move(call));
+}
+
+/// An object that has a recorder's numbers by chance has no such calls.
+bool is_recorder(const FlightDump& dump) {
+  return !dump.entries.empty() && dump.bad_entries <= dump.entries.size();
 }
 
 void read_groups(std::int32_t pid, const FlightHead& head, FlightDump& out) {
   const Memory memory(pid);
   std::vector<std::uint64_t> open{head.groups_root};
   std::set<std::uint64_t> seen;
+  std::size_t ranks_left = kGroupRanksMax;  // of all groups
   while (!open.empty() && seen.size() < kGroupsMax) {
     const std::uint64_t address = open.back();
     open.pop_back();
@@ -189,8 +202,9 @@ void read_groups(std::int32_t pid, const FlightHead& head, FlightDump& out) {
     const auto description = memory.text(bytes, node::kDescription);
     const auto begin = word_at<std::uint64_t>(bytes, node::kRanks);
     const auto end = word_at<std::uint64_t>(bytes, node::kRanks + 8);
-    if (!name || !description || end < begin || (end - begin) / 8 > kGroupRanksMax) continue;
+    if (!name || !description || end < begin || (end - begin) / 8 > ranks_left) continue;
     std::vector<std::uint64_t> ranks((end - begin) / 8);
+    ranks_left -= ranks.size();
     if (!memory.read(begin, std::as_writable_bytes(std::span(ranks)))) continue;
     trace::import::DumpGroup group{*name, *description, {}};
     for (const std::uint64_t rank : ranks)
@@ -232,8 +246,8 @@ std::vector<FlightHead> flight_heads(ByteSpan untrusted, std::uint64_t most_entr
     const std::uint64_t count = (end - begin) / each;
     if ((end - begin) % each == 0 && (room - begin) % each == 0 && count <= most_entries &&
         count <= made)
-      out.push_back(
-          {i, begin, count, made, word_at<std::uint64_t>(untrusted, kLayouts.at(i).tree_root())});
+      out.push_back({i, begin, count, made,
+                     word_at<std::uint64_t>(untrusted, kLayouts.at(i).tree_root()), next});
   }
   return out;
 }
@@ -242,7 +256,7 @@ FlightMemory read_flight_object(std::int32_t pid, const FlightHead& head) {
   FlightMemory out;
   out.read_ns = sys::wall_time_ns();
   read_calls(pid, head, out.dump);
-  read_groups(pid, head, out.dump);
+  if (is_recorder(out.dump)) read_groups(pid, head, out.dump);
   return out;
 }
 
@@ -255,21 +269,21 @@ std::optional<FlightMemory> read_flight_memory(const sys::Procfs& procfs, std::i
       }))
     return std::nullopt;
   std::optional<FlightMemory> out;
-  std::size_t candidates_left = kCandidatesMax;
+  std::size_t candidates_left = kCandidatesMax, heads_left = kHeadsMax;
   (void)sys::search_memory(pid, *mappings, [&](ByteSpan untrusted, std::uint64_t address) {
     for (std::size_t i = 0; i + 8 <= untrusted.size(); i += 8) {
       if (word_at<std::uint64_t>(untrusted, i) != most || address + i < head::kMostEntriesAt)
         continue;
-      if (candidates_left == 0) return false;
+      if (candidates_left == 0 || heads_left == 0) return false;
       --candidates_left;
       std::array<std::byte, head::kBytes> object{};
       const std::uint64_t begin = address + i - head::kMostEntriesAt;
       if (sys::read_process_memory(pid, begin, object) != object.size()) continue;
       for (const FlightHead& found : flight_heads(object, most)) {
+        if (heads_left == 0) return false;
+        --heads_left;
         FlightMemory memory = read_flight_object(pid, found);
-        // Another object that has such numbers by chance has no such calls.
-        if (memory.dump.entries.empty() || memory.dump.bad_entries > memory.dump.entries.size())
-          continue;
+        if (!is_recorder(memory.dump)) continue;
         out = std::move(memory);
         return false;
       }

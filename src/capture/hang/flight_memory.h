@@ -23,13 +23,15 @@ struct FlightHead {
   std::size_t layout{0};  // of the versions that are known
   std::uint64_t entries_begin{0}, entry_count{0}, made{0};
   std::uint64_t groups_root{0};  // of a red-black tree
+  std::uint64_t next{0};         // entry that the next call takes: the room is a ring
 };
 [[nodiscard]] std::size_t flight_head_bytes();
 /// One for each layout that fits; none if `untrusted` (at least flight_head_bytes()) is no header:
 /// a flag, a vector of entries, their greatest number, and two counters, that fit each other.
 [[nodiscard]] std::vector<FlightHead> flight_heads(ByteSpan untrusted, std::uint64_t most_entries);
 
-/// Calls and groups of the recorder with that header in a process's memory.
+/// Calls and groups of the recorder with that header in a process's memory: the newest 20,000
+/// calls. Without groups where most of the calls are none, which is another object.
 [[nodiscard]] FlightMemory read_flight_object(std::int32_t pid, const FlightHead& head);
 
 /// Calls that a process's Flight Recorder holds, from its memory: without a dump, and without the

@@ -25,8 +25,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     std::memcpy(memory.data() + at, &word, sizeof word);
   }
   auto heads = flight_heads(std::span(memory).first(flight_head_bytes()), 2000);
-  heads.push_back({0, base + 512, 16, 20, base + 256});
-  heads.push_back({1, base + 512, 16, 20, base + 256});
+  heads.push_back({0, base + 512, 16, 20, base + 256, 3});
+  heads.push_back({1, base + 512, 16, 20, base + 256, 3});
   for (const FlightHead& one : heads) {
     const FlightMemory found = read_flight_object(::getpid(), one);
     if (found.dump.entries.size() + found.dump.bad_entries < one.entry_count) __builtin_trap();

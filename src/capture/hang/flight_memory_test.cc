@@ -253,6 +253,32 @@ TEST_F(FlightMemoryTest, EntriesThatLieAreCounted) {
   EXPECT_EQ(found.dump.entries[0].name, "gloo:recv 0<-1");
 }
 
+TEST_F(FlightMemoryTest, OfALargeRingTheNewestAreRead) {
+  constexpr std::uint64_t kRoom = 20'004, kMade = 30'000, kAt = 2;
+  entries_.resize(kRoom);
+  for (std::uint64_t i = 0; i < kRoom; ++i) {
+    EntryInMemory& entry = entries_[i];
+    entry = EntryInMemory();
+    entry.id = entry.collective_seq = i < kAt ? kMade - kAt + i : kMade - kRoom + i - kAt;
+    entry.group = "0";
+    entry.name = "gloo:all_reduce";
+    entry.created = 1;
+    entry.input_dims.begin = entry.input_dims.inline_;
+    entry.output_dims.begin = entry.output_dims.inline_;
+    entry.sizes.begin = entry.sizes.inline_;
+  }
+  recorder_.begin = entries_.data();
+  recorder_.end = recorder_.room = entries_.data() + kRoom;
+  recorder_.most = kRoom;
+  recorder_.made = kMade;
+  recorder_.next = kAt;
+  const auto found = read_flight_object(::getpid(), *head(kRoom));
+  EXPECT_EQ(found.dump.bad_entries, 0U);
+  ASSERT_EQ(found.dump.entries.size(), 20'000U);
+  EXPECT_EQ(found.dump.entries.back().collective_seq, static_cast<std::int64_t>(kMade - 1));
+  EXPECT_EQ(found.dump.entries.front().collective_seq, static_cast<std::int64_t>(kMade - 20'000));
+}
+
 TEST_F(FlightMemoryTest, OfTwoWithOneNumberOneIsTorn) {
   entries_[1].id = entries_[0].id;
   const FlightMemory found = read_flight_object(::getpid(), *head());

@@ -38,10 +38,11 @@ void FlightSource::poll(const Processes& processes, BootTime now) {
 
 void FlightSource::begin_trace(BootTime now) {
   ranks_.clear();
-  next_ = now;
+  next_ = begun_ = now;
 }
 
 void FlightSource::end_trace(BootTime now) {
+  if (now - begun_ <= kQuiet) return;  // nobody has been quiet for so long
   for (const auto& [pid, rank] : ranks_)
     if (now - rank.communicated_at > kQuiet) write_calls(pid, rank, now);
 }

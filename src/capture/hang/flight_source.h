@@ -40,7 +40,7 @@ class FlightSource final : public Source {
 
   trace::Writer& writer_;
   const sys::Procfs& procfs_;
-  BootTime next_{};
+  BootTime next_{}, begun_{};
   std::map<std::int32_t, Rank> ranks_;  // by process
   std::uint64_t bad_calls_{0};
 };

@@ -25,6 +25,8 @@ void join_recorded_calls(std::span<const RecordedFlight> recorded, Diagnosis& jo
     if (flight->storage == RecordedFlight::Storage::kMoves)
       calls.with_storage.insert(job.rank_numbers[r]);
     calls.read_ns = std::max(calls.read_ns, flight->read_ns);
+    calls.first_read_ns =
+        calls.first_read_ns == 0 ? flight->read_ns : std::min(calls.first_read_ns, flight->read_ns);
   }
   calls.dumps = dumps;
   if (!dumps.empty()) join_flight_calls(calls, job);
