@@ -257,6 +257,9 @@ inline constexpr char kNeverJoined[] = "rank {} never joined it";
 inline constexpr char kAllArrived[] =
     "every rank has arrived: the cause is the network or a deadlock inside the library, no "
     "single rank";
+inline constexpr char kMembersUnseen[] =
+    "{} members of its group were seen in none of its calls: whether they have arrived is not "
+    "known";
 inline constexpr char kSameStack[] = "same stack in {} of {} samples since then";
 inline constexpr char kStandsIn[] = "it stands in {} ({}:{}), called from there";
 inline constexpr char kHoldsLockSince[] =

@@ -33,6 +33,8 @@ struct Stuck {
   std::vector<bool> is_asked;   // it belongs to the group; empty: all do
   bool by_seq{false};           // else only open slices tell
   bool by_messages{false};
+  std::size_t unseen_count{0};                // members of the group that no rank is known to be
+  std::vector<const Instance*> broken_off{};  // with by_seq: it and those of other groups
 };
 
 // The message that a rank's main thread waits for when the recording ends.
@@ -60,22 +62,37 @@ bool shares_rank(const Instance& a, const Instance& b) {
   return false;
 }
 
-// The earliest collective after the last whole one that some rank waits in. If others wait in
-// another one meanwhile, a rank that left out a collective and ran into the next may come first:
-// the collective of more ranks counts.
+// The first collectives that were not whole and after which none of their ranks came to a whole
+// one, by first arrival; no rank is in two. Groups go on beside each other.
+std::vector<const Instance*> broken_off(const Collectives& collectives) {
+  std::vector<const Instance*> out;
+  for (const Instance& instance : collectives.instances) {  // by first arrival
+    const auto shares = [&](const Instance* one) { return shares_rank(instance, *one); };
+    if (instance.is_complete)
+      std::erase_if(out, shares);
+    else if (std::none_of(out.begin(), out.end(), shares))
+      out.push_back(&instance);
+  }
+  return out;
+}
+
+// The earliest of them that some rank waits in. If others wait in another one meanwhile, a rank
+// that left out a collective and ran into the next may come first: the collective of more ranks
+// counts.
 std::optional<Stuck> stuck_by_seq(const JobData& job, const Collectives& collectives) {
   if (collectives.by_order) return std::nullopt;
-  const Instance* earliest = nullptr;
-  for (const Instance& instance : collectives.instances) {  // by first arrival
-    if (instance.is_complete) {
-      earliest = nullptr;
-    } else if (earliest == nullptr || (present_count(instance) > present_count(*earliest) &&
-                                       !shares_rank(instance, *earliest))) {
-      earliest = &instance;
-    }
-  }
-  if (earliest == nullptr) return std::nullopt;
-  Stuck stuck{earliest->last_ns, job.op_names[earliest->op], {}, earliest->is_member, true};
+  std::vector<const Instance*> all = broken_off(collectives);
+  if (all.empty()) return std::nullopt;
+  const Instance* const earliest = *std::max_element(
+      all.begin(), all.end(),
+      [](const Instance* a, const Instance* b) { return present_count(*a) < present_count(*b); });
+  Stuck stuck{.since_ns = earliest->last_ns,
+              .operation = job.op_names[earliest->op],
+              .is_inside = {},
+              .is_asked = earliest->is_member,
+              .by_seq = true,
+              .unseen_count = earliest->unseen_count,
+              .broken_off = std::move(all)};
   for (const Arrival& arrival : earliest->ranks)
     stuck.is_inside.push_back(arrival.is_present);
   return stuck;
@@ -112,15 +129,29 @@ std::optional<Stuck> stuck_by_messages(const JobData& job) {
   return inside_count(stuck) == 0 ? std::nullopt : std::optional(stuck);
 }
 
+// The rank (an index) that another one waits for in a collective of another group: the first that
+// never joined it.
+std::optional<std::size_t> awaited_elsewhere(const Stuck& stuck, std::size_t rank) {
+  if (stuck.is_inside[rank]) return std::nullopt;
+  for (const Instance* const one : stuck.broken_off) {
+    if (!one->ranks[rank].is_open) continue;
+    for (std::size_t r = 0; r < one->ranks.size(); ++r)
+      if ((one->is_member.empty() || one->is_member[r]) && !one->ranks[r].is_present) return r;
+  }
+  return std::nullopt;
+}
+
 // The rank (an index) at the end of a chain of ranks, each of which waits for a message of the
-// next; `rank` itself if that leads to one that waits in the collective, or in a circle.
-std::size_t end_of_messages(const JobData& job, const Stuck& stuck, std::size_t rank) {
+// next, or for it in a collective of another group; `rank` itself if that leads to one that waits
+// in the collective, or in a circle.
+std::size_t end_of_waits(const JobData& job, const Stuck& stuck, std::size_t rank) {
   std::set<std::size_t> passed;
   std::size_t at = rank;
   while (passed.insert(at).second) {
     const MessageEvent* const open = open_message(job.ranks[at]);
-    if (open == nullptr || !open->other) return stuck.is_inside[at] ? rank : at;
-    at = *open->other;
+    const auto next = open != nullptr ? open->other : awaited_elsewhere(stuck, at);
+    if (!next) return stuck.is_inside[at] ? rank : at;
+    at = *next;
   }
   return rank;
 }
@@ -261,7 +292,7 @@ Finding describe_hang(const trace::Trace& trace, const JobData& job, const Stuck
       are_others_sampled = are_others_sampled || !own.empty();
     } else if (stuck.is_asked.empty() || stuck.is_asked[r]) {
       never_joined.push_back(job.ranks[r].rank);
-      culprits.insert(end_of_messages(job, stuck, r));
+      culprits.insert(end_of_waits(job, stuck, r));
     }
   }
   for (const std::size_t r : culprits) {
@@ -282,6 +313,8 @@ Finding describe_hang(const trace::Trace& trace, const JobData& job, const Stuck
   if (finding.ranks.empty()) {
     if (stuck.by_messages)
       add_awaited_messages(job, finding);
+    else if (stuck.unseen_count > 0)
+      finding.evidence.push_back(fmt::format(words::kMembersUnseen, stuck.unseen_count));
     else
       finding.evidence.emplace_back(words::kAllArrived);
     return finding;
@@ -409,13 +442,10 @@ std::optional<Hang> find_abort(const trace::Trace& trace, const JobData& job,
            (!end_of_run || rank.exit_ns < *end_of_run);
   };
   if (std::none_of(job.ranks.begin(), job.ranks.end(), broke_off)) return std::nullopt;
-  // The first that was not whole after the last whole one. Positions from the end are no numbers.
-  const Instance* last = nullptr;
-  for (const Instance& instance : collectives.instances) {
-    if (collectives.by_order) break;
-    if (instance.is_complete) last = nullptr;
-    if (!instance.is_complete && last == nullptr) last = &instance;
-  }
+  // Positions from the end are no numbers.
+  const auto broken =
+      collectives.by_order ? std::vector<const Instance*>() : broken_off(collectives);
+  const Instance* const last = broken.empty() ? nullptr : broken.front();
   Hang out;
   Finding& finding = out.finding;
   finding.kind = "stopped";

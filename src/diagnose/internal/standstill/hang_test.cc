@@ -58,6 +58,19 @@ class HangTest : public ::testing::Test {
     collectives_.instances.push_back(instance);
   }
 
+  /// One of a group of some ranks.
+  void add_of(const std::set<std::size_t>& members, std::int64_t time_ns,
+              const std::set<std::size_t>& ranks) {
+    add(0, time_ns, ranks);
+    Instance& instance = collectives_.instances.back();
+    instance.is_member.assign(kHangRanks, false);
+    for (const std::size_t r : members)
+      instance.is_member[r] = true;
+    instance.is_complete = ranks == members;
+    for (const std::size_t r : ranks)
+      instance.ranks[r].is_open = job_.ranks[r].collectives.back().is_open = !instance.is_complete;
+  }
+
   /// `rank` waits for a message of `other` from then on.
   void await(std::size_t rank, std::int64_t time_ns, std::optional<std::size_t> other) {
     MessageEvent event;
@@ -130,6 +143,40 @@ TEST_F(HangTest, OnlyMembersOfTheGroupAreMissing) {
   const auto hang = find();
   ASSERT_TRUE(hang);
   EXPECT_THAT(hang->finding.ranks, ElementsAre(2));
+}
+
+// Two pairs of groups. Rank 0 stands in its own code; ranks 1 and 3 come on to their other groups.
+TEST_F(HangTest, AWholeCollectiveOfOtherRanksEndsNoWait) {
+  add(0, 10 * kSecond, {0, 1, 2, 3});
+  add_of({0, 2}, 11 * kSecond, {2});
+  add_of({1, 3}, 11 * kSecond + 1, {1, 3});
+  add_of({2, 3}, 12 * kSecond, {3});
+  add_of({0, 1}, 12 * kSecond + 1, {1});
+  const auto hang = find();
+  ASSERT_TRUE(hang);
+  EXPECT_THAT(hang->finding.ranks, ElementsAre(0));
+}
+
+TEST_F(HangTest, WhoeverWaitsInAnotherGroupLeadsToItsMissingMember) {
+  add(0, 10 * kSecond, {0, 1, 2, 3});
+  add_of({2, 3}, 11 * kSecond, {3});
+  add_of({0, 2}, 12 * kSecond, {2});
+  const auto hang = find();
+  ASSERT_TRUE(hang);
+  EXPECT_THAT(hang->finding.ranks, ElementsAre(0));
+}
+
+TEST_F(HangTest, AMemberThatWasNeverSeenHasNotArrived) {
+  add(0, 10 * kSecond, {0, 1, 2, 3});
+  add_of({2, 3}, 11 * kSecond, {2});
+  collectives_.instances.back().is_member[3] = false;
+  collectives_.instances.back().unseen_count = 1;
+  const auto hang = find();
+  ASSERT_TRUE(hang);
+  EXPECT_TRUE(hang->finding.ranks.empty());
+  EXPECT_THAT(
+      hang->finding.evidence,
+      ::testing::Contains(::testing::HasSubstr("1 members of its group were seen in none")));
 }
 
 /// A collective that a rank is still in, by its number in a group.

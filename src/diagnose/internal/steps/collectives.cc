@@ -227,6 +227,9 @@ std::vector<Instance> assemble(const std::vector<std::vector<Part>>& parts) {
       instance.ranks[r].bytes = part.bytes;
       instance.op = part.key.op;
       instance.is_member = members.of(part.key.name);
+      const auto known = static_cast<std::uint64_t>(
+          std::count(instance.is_member.begin(), instance.is_member.end(), true));
+      instance.unseen_count = part.group_size > known ? part.group_size - known : 0;
       instance.bytes = std::max(instance.bytes, part.bytes);
     }
   }

@@ -27,6 +27,7 @@ struct Instance {
   std::vector<bool> is_member;  // by rank: of its process group; all, where that is not known
   bool is_complete{false};      // every member is present and none is open
   bool is_of_all{false};        // every rank is a member
+  std::size_t unseen_count{0};  // members of its group that were never seen in one of its calls
   std::int64_t first_ns{0};     // earliest arrival
   std::int64_t last_ns{0};      // latest arrival
 };
