@@ -26,9 +26,12 @@ auto sample_of(std::optional<Sampler>& sampler, Open open) {
 
 }  // namespace
 
-void HostReader::read_memory(std::int32_t pid, Kept& kept, HostReading& out) {
+void HostReader::read_process(std::int32_t pid, const Wanted& wanted, Kept& kept,
+                              HostReading& out) {
   const auto sample = sample_of(
       kept.sampler, [&] { return sys::ProcessSampler::open(pid, {.reads_storage = false}); });
+  if (sample && wanted.processor_time) out.processor_ns = sample->user_ns + sample->system_ns;
+  if (!wanted.memory) return;
   if (sample) out.resident_bytes = sample->resident_bytes;
   constexpr std::uint32_t kRoomEvery = 10;  // limits hardly ever change, and are in several files
   if (kept.room_age++ % kRoomEvery == 0) {
@@ -53,7 +56,7 @@ std::map<std::int32_t, HostReading> HostReader::read(std::span<const std::int32_
     Kept& here = kept[pid] = std::move(kept_[pid]);
     HostReading& reading = out[pid];
     reading.stolen_ns = stolen_ns;
-    if (wanted.memory) read_memory(pid, here, reading);
+    if (wanted.memory || wanted.processor_time) read_process(pid, wanted, here, reading);
     if (wanted.quota) read_quota(pid, here, reading);
     if (wanted.main_thread)
       reading.main_thread = sample_of(here.main_thread, [&] {

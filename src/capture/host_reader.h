@@ -29,6 +29,7 @@ struct HostReading {
   std::optional<std::uint64_t> stolen_ns;     // by the hypervisor, of all processors of the host
   std::optional<sys::ProcessTcp> tcp;
   std::optional<sys::ProcessCounters> main_thread;  // times and faults of that thread
+  std::optional<std::uint64_t> processor_ns;        // of all threads, in clock ticks
 };
 
 /// Reads the kernel's own counters of processes, each counter in this one place. Keeps files open
@@ -39,7 +40,7 @@ class HostReader {
   explicit HostReader(const sys::TcpSampler::Options& connections) : tcp_(connections) {}
   HostReader() = default;
   struct Wanted {
-    bool memory{false}, quota{false}, main_thread{false}, stolen{false};
+    bool memory{false}, quota{false}, main_thread{false}, stolen{false}, processor_time{false};
     bool connections{false};  // cost most
   };
   /// One entry a process of `pids`; others are forgotten.
@@ -61,7 +62,7 @@ class HostReader {
     std::optional<std::uint64_t> memory_room;
     std::uint32_t room_age{0};  // readings
   };
-  static void read_memory(std::int32_t pid, Kept& kept, HostReading& out);
+  static void read_process(std::int32_t pid, const Wanted& wanted, Kept& kept, HostReading& out);
   static void read_quota(std::int32_t pid, Kept& kept, HostReading& out);
 
   sys::Procfs procfs_;

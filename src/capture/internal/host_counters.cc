@@ -64,17 +64,11 @@ void HostCounters::write_limits(const Observed& process, BootTime now) {
   writer_.instant(process.track, now, writer_.name("limits"), writer_.category("host"), args);
 }
 
-void HostCounters::write_throttled(const Observed& process, std::uint64_t throttled_ns,
-                                   BootTime now) {
-  const auto [track, is_new] = throttled_tracks_.try_emplace(process.facts.pid);
-  if (is_new) track->second = writer_.counter_track(process.track, "cpu throttled", "ns");
-  writer_.counter(track->second, now, static_cast<double>(throttled_ns));
-}
-
-void HostCounters::write_stolen(const Observed& process, std::uint64_t stolen_ns, BootTime now) {
-  const auto [track, is_new] = stolen_tracks_.try_emplace(process.facts.pid);
-  if (is_new) track->second = writer_.counter_track(process.track, "stolen time", "ns");
-  writer_.counter(track->second, now, static_cast<double>(stolen_ns));
+void HostCounters::write_time(Tracks& tracks, const char* name, const Observed& process,
+                              std::uint64_t ns, BootTime now) {
+  const auto [track, is_new] = tracks.try_emplace(process.facts.pid);
+  if (is_new) track->second = writer_.counter_track(process.track, name, "ns");
+  writer_.counter(track->second, now, static_cast<double>(ns));
 }
 
 void HostCounters::write_main_thread(const Observed& process, const sys::ProcessCounters& use,
@@ -100,6 +94,7 @@ void HostCounters::begin_trace(BootTime now) {
   next_ = now;
   if (page_fault_ns_)
     writer_.metadata("kansoku.page_fault_ns", fmt::format("{:.0f}", *page_fault_ns_), now);
+  processor_tracks_.clear();
   throttled_tracks_.clear();
   stolen_tracks_.clear();
   main_threads_.clear();
@@ -113,13 +108,20 @@ void HostCounters::poll(const Processes& processes, BootTime now) {
   std::vector<std::int32_t> counted;
   for (const auto& [pid, process] : processes)
     if (is_counted(process)) counted.push_back(pid);
-  for (const auto& [pid, reading] :
-       reader_.read(counted, now,
-                    {.quota = true, .main_thread = true, .stolen = true, .connections = true})) {
+  for (const auto& [pid, reading] : reader_.read(counted, now,
+                                                 {.quota = true,
+                                                 .main_thread = true,
+                                                 .stolen = true,
+                                                 .processor_time = true,
+                                                 .connections = true})) {
     const Observed& process = processes.at(pid);
     if (is_time_for_limits || !limits_.contains(pid)) write_limits(process, now);
-    if (reading.stolen_ns.value_or(0) > 0) write_stolen(process, *reading.stolen_ns, now);
-    if (reading.throttled_ns) write_throttled(process, *reading.throttled_ns, now);
+    if (reading.processor_ns)
+      write_time(processor_tracks_, "processor time", process, *reading.processor_ns, now);
+    if (reading.stolen_ns.value_or(0) > 0)
+      write_time(stolen_tracks_, "stolen time", process, *reading.stolen_ns, now);
+    if (reading.throttled_ns)
+      write_time(throttled_tracks_, "cpu throttled", process, *reading.throttled_ns, now);
     if (reading.main_thread) write_main_thread(process, *reading.main_thread, now);
     write_sockets(process, now);
   }

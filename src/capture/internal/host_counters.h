@@ -16,7 +16,8 @@
 namespace kansoku::capture {
 
 /// Source of the kernel's own counters of each rank, and of each Python program without one, now
-/// and then: time held back by a processor quota (counter "cpu throttled", ns) or by the hypervisor
+/// and then: processor time of all its threads (counter "processor time", ns), time held back by a
+/// processor quota (counter "cpu throttled", ns) or by the hypervisor
 /// (counter "stolen time", ns, of all processors of its host; none where the kernel has never
 /// counted any), page faults and processor time of its main thread (counters "minor faults", "major
 /// faults", "user time" and "system time", ns), the processors it may use (instants "limits" of
@@ -30,6 +31,7 @@ class HostCounters final : public Source {
 
   [[nodiscard]] std::string_view name() const override { return "host_counters"; }
   void forget(std::int32_t pid) override {
+    processor_tracks_.erase(pid);
     throttled_tracks_.erase(pid);
     stolen_tracks_.erase(pid);
     main_threads_.erase(pid);
@@ -47,8 +49,10 @@ class HostCounters final : public Source {
  private:
   void write_sockets(const Observed& process, BootTime now);
   void write_limits(const Observed& process, BootTime now);
-  void write_stolen(const Observed& process, std::uint64_t stolen_ns, BootTime now);
-  void write_throttled(const Observed& process, std::uint64_t throttled_ns, BootTime now);
+  using Tracks = std::map<std::int32_t, trace::TrackHandle>;  // by pid
+  /// A total in nanoseconds, of the whole process.
+  void write_time(Tracks& tracks, const char* name, const Observed& process, std::uint64_t ns,
+                  BootTime now);
   void write_main_thread(const Observed& process, const sys::ProcessCounters& use, BootTime now);
   trace::Writer& writer_;
   // A recording may be over before the kernel tells of new connections by itself (before 6.2).
@@ -56,8 +60,8 @@ class HostCounters final : public Source {
   struct ThreadTracks {
     trace::TrackHandle minor_faults, major_faults, user_time, system_time;
   };
-  std::map<std::int32_t, trace::TrackHandle> throttled_tracks_, stolen_tracks_;  // by pid
-  std::map<std::int32_t, ThreadTracks> main_threads_;                            // by pid
+  Tracks processor_tracks_, throttled_tracks_, stolen_tracks_;
+  std::map<std::int32_t, ThreadTracks> main_threads_;  // by pid
   const std::optional<double> page_fault_ns_{sys::page_fault_ns()};
   struct Limits {
     sys::CpuLimits cpu;

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <iterator>
 #include <map>
+#include <set>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -18,6 +19,7 @@
 #include "common/python_code.h"
 #include "common/time.h"
 #include "diagnose/internal/standstill/last_stack.h"
+#include "diagnose/internal/steps/counters.h"
 #include "diagnose/internal/steps/names.h"
 #include "diagnose/internal/steps/phases.h"
 #include "diagnose/internal/steps/sleeps.h"
@@ -102,9 +104,11 @@ OtherThreads other_threads(const trace::Trace& trace, const JobData& job) {
 }
 
 /// A rank that waits for its workers, or for other threads of its own, comes when these do. Threads
-/// without Python stacks are known by the scheduler's events alone.
+/// without Python stacks are known by the scheduler's events, or by the processor time of them all:
+/// `cores`.
 bool has_helper_at_work(const trace::Trace& trace, const RankData& rank,
-                        const std::vector<ThreadLook>& others, Interval window) {
+                        const std::vector<ThreadLook>& others, double cores, Interval window) {
+  if (cores > 1 - kNearlyAllShare) return true;
   const double least_ns =
       (1 - kNearlyAllShare) * static_cast<double>(window.end_ns - window.begin_ns);
   return std::any_of(others.begin(), others.end(),
@@ -124,16 +128,19 @@ struct KernelWait {
   std::string_view call, on;
   std::size_t count{0}, looks{0};
 };
-std::optional<KernelWait> wait_of(const trace::Trace& trace, const RankData& rank,
-                                  Interval window) {
+std::optional<KernelWait> wait_of(const std::vector<SleepSample>& seen) {
   std::map<std::pair<std::string_view, std::string_view>, std::size_t> waits;
-  const auto seen = sleep_samples(trace, rank.main_tid, IntervalSet::of({window}));
   for (const SleepSample& sample : seen)
     ++waits[{sample.call, sample.on}];
   for (const auto& [wait, count] : waits)
     if (are_nearly_all(count, seen.size()))
       return KernelWait{wait.first, wait.second, count, seen.size()};
   return std::nullopt;
+}
+
+std::optional<KernelWait> wait_of(const trace::Trace& trace, const RankData& rank,
+                                  Interval window) {
+  return wait_of(sleep_samples(trace, rank.main_tid, IntervalSet::of({window})));
 }
 
 /// Calls that somebody outside of the job may end: a server that answers, a program that it runs.
@@ -162,17 +169,28 @@ std::string call_of(const trace::Trace& trace, const std::vector<trace::Frame>& 
 }
 
 /// A worker of the data loader is one of the job: it was looked at, too.
-bool waits_outside(const trace::Trace& trace, const RankData& rank, const LastStack& stack,
-                   Interval window) {
-  const auto wait = wait_of(trace, rank, window);
+bool waits_outside(const trace::Trace& trace, const std::vector<SleepSample>& sleeps,
+                   const LastStack& stack) {
+  const auto wait = wait_of(sleeps);
   return wait && may_end_from_outside(wait->call) &&
          std::none_of(stack.frames.begin(), stack.frames.end(), [&](const trace::Frame& frame) {
            return is_worker_wait(text_of(trace, frame.function), text_of(trace, frame.file));
          });
 }
 
-Stand stand_of(const trace::Trace& trace, const RankData& rank,
-               const std::map<std::int32_t, std::vector<ThreadSample>>& other_samples,
+/// What a job's ranks do beside their training threads.
+struct Beside {
+  OtherThreads threads;
+  std::map<std::int32_t, double> cores;  // that all threads of a rank use, by its number
+  std::map<std::int32_t, std::vector<SleepSample>> sleeps;  // by thread
+};
+
+Beside beside_of(const trace::Trace& trace, const JobData& job, Interval window) {
+  return {other_threads(trace, job), growth_of(trace, job, "processor time", window),
+          sleep_samples(trace, IntervalSet::of({window}))};
+}
+
+Stand stand_of(const trace::Trace& trace, const RankData& rank, const Beside& beside,
                Interval window) {
   const auto samples = samples_since(rank, window.begin_ns);
   ThreadLook main = look_at(trace, samples);
@@ -186,7 +204,10 @@ Stand stand_of(const trace::Trace& trace, const RankData& rank,
   std::vector<ThreadLook> others;
   std::vector<LastStack> in_communication;
   if (!call_of(trace, main.stack.frames).empty()) in_communication.push_back(main.stack);
-  for (const auto& [tid, of_thread] : other_samples) {
+  static const std::map<std::int32_t, std::vector<ThreadSample>> kNoThreads;
+  const auto threads = beside.threads.find(rank.pid);
+  for (const auto& [tid, of_thread] :
+       threads == beside.threads.end() ? kNoThreads : threads->second) {
     others.push_back(look_at(trace, of_thread, window));
     const ThreadLook& look = others.back();
     if (look.sleeps() && look.stands() && !call_of(trace, look.stack.frames).empty())
@@ -197,9 +218,14 @@ Stand stand_of(const trace::Trace& trace, const RankData& rank,
     out.stack = in_communication.front();
     out.call = call_of(trace, out.stack.frames);
     if (in_communication.size() > 1) out.beside = in_communication[1];
-  } else if (!out.stack.frames.empty() && !has_helper_at_work(trace, rank, others, window)) {
-    out.posture =
-        waits_outside(trace, rank, out.stack, window) ? Posture::kOutside : Posture::kAsleep;
+  } else if (const auto cores = beside.cores.find(rank.rank);
+             !out.stack.frames.empty() &&
+             !has_helper_at_work(trace, rank, others,
+                                 cores == beside.cores.end() ? 0 : cores->second, window)) {
+    const auto sleeps = beside.sleeps.find(rank.main_tid);
+    const bool is_outside =
+        sleeps != beside.sleeps.end() && waits_outside(trace, sleeps->second, out.stack);
+    out.posture = is_outside ? Posture::kOutside : Posture::kAsleep;
   }
   return out;
 }
@@ -393,19 +419,18 @@ class Describer {
   Interval window_;
 };
 
-/// True if one path of functions was seen nearly all the time; its lines may change.
+/// True if one path of functions was seen all the time; its lines may change. Not nearly all: an
+/// evaluation may spend nine looks of ten in one kernel, and moves on.
 bool is_in_one_function(const trace::Trace& trace,
                         const std::vector<const ThreadSample*>& samples) {
-  std::map<std::vector<trace::StringId>, std::size_t> paths;
+  std::set<std::vector<trace::StringId>> paths;
   for (const ThreadSample* const sample : samples) {
     std::vector<trace::StringId> path;
     for (const trace::Frame& frame : frames_of(trace, sample->stack))
       path.push_back(frame.function);
-    ++paths[path];
+    paths.insert(std::move(path));
   }
-  return std::any_of(paths.begin(), paths.end(), [&](const auto& path) {
-    return !path.first.empty() && are_nearly_all(path.second, samples.size());
-  });
+  return paths.size() == 1 && !paths.begin()->empty();
 }
 
 std::vector<RankPlace> rank_places(const trace::Trace& trace, const JobData& job,
@@ -444,8 +469,7 @@ Interval sampled_window(const JobData& job) {
 void tell_sleep(const trace::Trace& trace, const JobData& job, const RankData& rank,
                 std::int64_t since_ns, Finding& finding) {
   const Interval window{since_ns, job.end_ns};
-  OtherThreads others = other_threads(trace, job);
-  const Stand stand = stand_of(trace, rank, others[rank.pid], window);
+  const Stand stand = stand_of(trace, rank, beside_of(trace, job, window), window);
   if (stand.posture == Posture::kAsleep) add_sleep(trace, rank, stand.stack, window, finding);
 }
 
@@ -456,9 +480,9 @@ Standstill find_standstill(const trace::Trace& trace, const JobData& job) {
   if (window.end_ns - window.begin_ns < least_ns) return {};
   std::vector<Stand> stands;
   std::map<Posture, std::vector<std::size_t>> by_posture;
-  OtherThreads others = other_threads(trace, job);
+  const Beside beside = beside_of(trace, job, window);
   for (const RankData& rank : job.ranks) {
-    stands.push_back(stand_of(trace, rank, others[rank.pid], window));
+    stands.push_back(stand_of(trace, rank, beside, window));
     by_posture[stands.back().posture].push_back(stands.size() - 1);
   }
   Standstill out;

@@ -6,7 +6,7 @@
 namespace kansoku::diagnose {
 
 std::map<std::int32_t, double> growth_of(const trace::Trace& trace, const JobData& job,
-                                         std::string_view counter) {
+                                         std::string_view counter, Interval within) {
   struct Span {
     double first{-1}, last{0};
     std::int64_t first_ns{0}, last_ns{0};
@@ -15,6 +15,8 @@ std::map<std::int32_t, double> growth_of(const trace::Trace& trace, const JobDat
   std::map<std::int32_t, Span> spans;
   for (std::size_t i = 0; i < trace.counters.size(); ++i) {
     if (trace.counters.track[i].raw >= trace.tracks.size()) continue;
+    const std::int64_t time_ns = trace.counters.time_ns[i];
+    if (time_ns < within.begin_ns || time_ns > within.end_ns) continue;
     const trace::Track* track = &trace.tracks[trace.counters.track[i].raw];
     if (text_of(trace, track->name) != counter) continue;
     if (track->pid == 0 && track->parent.raw < trace.tracks.size())

@@ -8,16 +8,19 @@
 
 namespace kansoku::diagnose {
 
-std::vector<SleepSample> sleep_samples(const trace::Trace& trace, std::int32_t tid,
-                                       const stats::IntervalSet& region) {
+namespace {
+
+/// Calls `take(tid, sample)` for those of the threads that are wanted.
+template <class IsWanted, class Take>
+void for_each_sleep(const trace::Trace& trace, const stats::IntervalSet& region, IsWanted is_wanted,
+                    Take take) {
   const trace::StringId name = trace.strings.find("wait"), call = trace.strings.find("call"),
                         on = trace.strings.find("on");
-  std::vector<SleepSample> out;
   const auto& instants = trace.instants;
   for (std::size_t i = 0; name != trace::StringId{} && i < instants.size(); ++i) {
     if (instants.name[i] != name || instants.track[i].raw >= trace.tracks.size()) continue;
-    if (trace.tracks[instants.track[i].raw].tid != tid) continue;
-    if (!region.contains(instants.time_ns[i])) continue;
+    const std::int32_t tid = trace.tracks[instants.track[i].raw].tid;
+    if (!is_wanted(tid) || !region.contains(instants.time_ns[i])) continue;
     SleepSample seen{.time_ns = instants.time_ns[i], .call = {}, .on = {}};
     for (const trace::ArgValue& arg :
          args_of(trace, instants.arg_begin[i], instants.arg_count[i])) {
@@ -25,8 +28,27 @@ std::vector<SleepSample> sleep_samples(const trace::Trace& trace, std::int32_t t
       if (arg.key == call) seen.call = text_of(trace, arg.text);
       if (arg.key == on) seen.on = text_of(trace, arg.text);
     }
-    out.push_back(seen);
+    take(tid, seen);
   }
+}
+
+}  // namespace
+
+std::map<std::int32_t, std::vector<SleepSample>> sleep_samples(const trace::Trace& trace,
+                                                               const stats::IntervalSet& region) {
+  std::map<std::int32_t, std::vector<SleepSample>> out;
+  for_each_sleep(
+      trace, region, [](std::int32_t) { return true; },
+      [&](std::int32_t tid, const SleepSample& seen) { out[tid].push_back(seen); });
+  return out;
+}
+
+std::vector<SleepSample> sleep_samples(const trace::Trace& trace, std::int32_t tid,
+                                       const stats::IntervalSet& region) {
+  std::vector<SleepSample> out;
+  for_each_sleep(
+      trace, region, [tid](std::int32_t one) { return one == tid; },
+      [&](std::int32_t, const SleepSample& seen) { out.push_back(seen); });
   return out;
 }
 

@@ -20,7 +20,10 @@ struct SleepSample {
   std::string_view call, on;  // "futex", "read"; "interpreter lock", "pipe:[17]": borrowed
 };
 
-/// Those of a thread within `region`, by time as the trace has them. Borrowed from the trace.
+/// Those within `region` by thread, and by time as the trace has them. Borrowed from the trace.
+[[nodiscard]] std::map<std::int32_t, std::vector<SleepSample>> sleep_samples(
+    const trace::Trace& trace, const stats::IntervalSet& region);
+/// Those of one thread.
 [[nodiscard]] std::vector<SleepSample> sleep_samples(const trace::Trace& trace, std::int32_t tid,
                                                      const stats::IntervalSet& region);
 
