@@ -401,7 +401,7 @@ void ProcessTable::leave_one_a_rank(std::map<std::int32_t, Place>& places) const
 }
 
 /// A process that only starts ranks is no program of its own, even if nothing but its children
-/// says so.
+/// says so. Nor is it a rank of another job: its environment may have the number of its host.
 void ProcessTable::find_starters(std::map<std::int32_t, Place>& places) const {
   std::map<std::int32_t, std::int32_t> starters;  // each with the first of its ranks
   for (const auto& [pid, place] : places) {
@@ -411,12 +411,16 @@ void ProcessTable::find_starters(std::map<std::int32_t, Place>& places) const {
   }
   for (const auto& [pid, rank] : starters) {
     const auto found = places.find(pid);
-    if (found == places.end() || found->second.role != Role::kNone || clues_.at(pid).works)
-      continue;
+    if (found == places.end()) continue;
     const Place& started = places.at(rank);
-    found->second.role = Role::kLauncher;
-    found->second.job = started.job;
-    found->second.is_local_job = started.is_local_job;
+    Place& place = found->second;
+    const bool is_of_host = place.role == Role::kRank && !clues_.at(pid).guess &&
+                            clues_.at(rank).guess && place.job != started.job;
+    if ((place.role != Role::kNone && !is_of_host) || clues_.at(pid).works) continue;
+    place = Place{.role = Role::kLauncher,
+                  .job = started.job,
+                  .is_local_job = started.is_local_job,
+                  .owner = pid};
   }
 }
 

@@ -153,6 +153,24 @@ TEST_F(ProcessTableTest, WhoHasRanksBelowItAndDoesNoWorkIsTheirLauncher) {
   EXPECT_EQ(place(5), " of python/5") << "it trains, too";
 }
 
+// It starts its ranks itself, and its own variables number the hosts.
+TEST_F(ProcessTableTest, WhoseEnvironmentNumbersItsHostIsNoRankAboveItsRanks) {
+  add({.pid = 5, .job = "a:1", .rank = 0, .start_ticks = 50});
+  for (const std::int32_t pid : {10, 11}) {
+    add({.pid = pid,
+         .parent = 5,
+         .job = "a:1",
+         .rank = 0,
+         .command = fmt::format("python -c spawn_main(pipe_handle={})", pid)});
+  }
+  EXPECT_EQ(place(5), "rank 0 of a:1") << "nothing else is known yet";
+  seat(10, 0, 4, 1);
+  seat(11, 1, 4, 1);
+  EXPECT_EQ(place(10).substr(0, 10), "rank 0 of ");
+  EXPECT_EQ(place(11).substr(0, 10), "rank 1 of ");
+  EXPECT_EQ(place(5), "launcher of " + job_of(10));
+}
+
 TEST_F(ProcessTableTest, GivesARankToTheOldestOfThoseThatSayTheyAreIt) {
   add({.pid = 30, .job = "a:1", .rank = 3, .start_ticks = 7});
   add({.pid = 20, .job = "a:1", .rank = 3, .start_ticks = 5});

@@ -206,13 +206,16 @@ class Hang final : public Command {
     SessionOptions options;
     // With everything below them: those below others need not be named. We are no part of it, where
     // our shell has a rank in its environment.
+    std::set<std::int32_t> ours;  // we and those above us
+    for (std::int32_t pid = ::getpid(); pid > 1 && ours.insert(pid).second;) {
+      const auto stat = procfs.stat(pid);
+      pid = stat ? stat->parent_pid : 0;
+    }
     const std::set<std::int32_t> all(members_.begin(), members_.end());
-    const capture::ProcessForest forest(procfs);
     for (const std::int32_t pid : members_) {
       const auto stat = procfs.stat(pid);
-      const std::vector<std::int32_t> below = forest.tree(pid);
-      if (stat && !all.contains(stat->parent_pid) &&
-          std::find(below.begin(), below.end(), ::getpid()) == below.end())
+      if (stat && !ours.contains(pid) &&
+          (!all.contains(stat->parent_pid) || ours.contains(stat->parent_pid)))
         options.pids.push_back(pid);
     }
     if (options.pids.empty()) return std::optional<Analysis>();
@@ -294,9 +297,10 @@ class Hang final : public Command {
     say(stdout, out.dump(2));
   }
 
-  static int status_of(const std::vector<capture::hang::HangLook>& looks,
-                       const std::optional<Analysis>& analysis) {
+  [[nodiscard]] int status_of(const std::vector<capture::hang::HangLook>& looks,
+                              const std::optional<Analysis>& analysis) const {
     const int of_devices = status_of_looks(looks);
+    if (!analysis && looks.empty() && !members_.empty()) return kExitNotEnoughData;
     if (of_devices == kExitFindings || !analysis) return of_devices;
     const auto jobs = jobs_of(analysis);
     const auto moves = [](const diagnose::Diagnosis* job) { return job->moves; };
