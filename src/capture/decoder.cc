@@ -385,7 +385,8 @@ void Decoder::on_begin(const wire_event& head, std::span<const std::byte> record
   if (on_call_)
     on_call_({as_pid(head.tgid), as_pid(head.tid), probe.title, probe.category, call.begin});
   push_open(thread, std::move(call));
-  if (probe.category == "collective") collective_pids_.insert(as_pid(head.tgid));
+  if (probe.category == "collective" || probe.category == "message")
+    collective_pids_.insert(as_pid(head.tgid));
 }
 
 void Decoder::reopen_calls() {

@@ -37,8 +37,13 @@ class StepReplay {
       : context_(context), messages_(std::move(messages)), step_(step) {
     chains_.resize(context.job.ranks.size());
     work_.resize(chains_.size());
+    std::vector<std::vector<std::int64_t>> cuts(chains_.size());
+    for (const Message* const message : messages_) {
+      cuts[message->from].push_back(message->sent_ns);
+      cuts[message->to].push_back(message->received_ns);
+    }
     for (std::size_t r = 0; r < chains_.size(); ++r)
-      add_chain(r);
+      add_chain(r, std::move(cuts[r]));
     for (const Message* const message : messages_) {
       const Chain& from = chains_[message->from];
       const Chain& to = chains_[message->to];
@@ -87,13 +92,10 @@ class StepReplay {
     return graph_.simulate(durations, 1, 1).front();
   }
 
-  void add_chain(std::size_t r) {
+  /// `cuts`: times at which it sent or received.
+  void add_chain(std::size_t r, std::vector<std::int64_t> cuts) {
     const Interval step = context_.steps.ranks[r][step_];
-    std::vector<std::int64_t> cuts{step.begin_ns};
-    for (const Message* const message : messages_) {
-      if (message->from == r) cuts.push_back(message->sent_ns);
-      if (message->to == r) cuts.push_back(message->received_ns);
-    }
+    cuts.push_back(step.begin_ns);
     std::sort(cuts.begin(), cuts.end());
     cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
     const IntervalSet work = passes_of(r, step, cuts.back());

@@ -27,13 +27,15 @@ struct FirstMessages {
 // Depth of each rank below one that begins; nothing where that is open.
 std::vector<std::size_t> depths_of(const std::vector<FirstMessages>& first) {
   std::vector<std::size_t> depths(first.size(), kNone);
-  for (std::size_t pass = 0; pass < first.size(); ++pass) {
+  for (bool has_changed = true; has_changed;) {
+    has_changed = false;
     for (std::size_t r = 0; r < first.size(); ++r) {
       if (depths[r] != kNone) continue;
       if (first[r].begins())
         depths[r] = 0;
       else if (first[r].source != kNone && depths[first[r].source] != kNone)
         depths[r] = depths[first[r].source] + 1;
+      has_changed = has_changed || depths[r] != kNone;
     }
   }
   return depths;

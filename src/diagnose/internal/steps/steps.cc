@@ -343,12 +343,14 @@ std::optional<std::vector<std::ptrdiff_t>> shifts_by_messages(const Collectives&
   }
   std::vector<std::optional<std::ptrdiff_t>> shifts(times.size());
   shifts.front() = 0;
-  for (std::size_t pass = 0; pass < times.size(); ++pass) {
+  for (bool has_changed = true; has_changed;) {
+    has_changed = false;
     for (const auto& [edge, by_shift] : counts) {
       const auto most =
           std::max_element(by_shift.begin(), by_shift.end(),
                            [](const auto& a, const auto& b) { return a.second < b.second; });
       const auto [from, to] = edge;
+      has_changed = has_changed || shifts[from].has_value() != shifts[to].has_value();
       if (shifts[from] && !shifts[to]) shifts[to] = *shifts[from] + most->first;
       if (shifts[to] && !shifts[from]) shifts[from] = *shifts[to] - most->first;
     }
