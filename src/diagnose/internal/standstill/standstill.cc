@@ -178,7 +178,7 @@ bool waits_outside(const trace::Trace& trace, const std::vector<SleepSample>& sl
          });
 }
 
-/// What a job's ranks do beside their training threads.
+/// Work and waits of a job's ranks beside their training threads.
 struct Beside {
   OtherThreads threads;
   std::map<std::int32_t, double> cores;  // that all threads of a rank use, by its number
