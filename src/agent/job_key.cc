@@ -136,14 +136,17 @@ class KeyWriter {
 
 std::string command_key(std::span<const std::string> untrusted_arguments) {
   KeyWriter writer;
-  // So long as it has only Python's own flags behind it, the script is no option's value.
-  bool is_python = false;
+  // The script behind Python's own flags is no option's value.
+  bool is_before_script = false;
   for (std::size_t i = 0; i < untrusted_arguments.size(); ++i) {
     const std::string& word = untrusted_arguments[i];
-    is_python = i == 0 ? base_name(word).starts_with("python") : is_python && is_python_flag(word);
-    if (i > 0 && is_python) {
+    if (i == 0) {
+      is_before_script = base_name(word).starts_with("python");
+    } else if (is_before_script && is_python_flag(word)) {
       writer.put(word);
       continue;
+    } else {
+      is_before_script = false;
     }
     if (word == "-c") {  // the next word is code
       std::string code;

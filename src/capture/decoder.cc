@@ -386,7 +386,7 @@ void Decoder::on_begin(const wire_event& head, std::span<const std::byte> record
     on_call_({as_pid(head.tgid), as_pid(head.tid), probe.title, probe.category, call.begin});
   push_open(thread, std::move(call));
   if (probe.category == "collective" || probe.category == "message")
-    collective_pids_.insert(as_pid(head.tgid));
+    communicating_.insert(as_pid(head.tgid));
 }
 
 void Decoder::reopen_calls() {

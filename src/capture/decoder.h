@@ -72,9 +72,9 @@ class Decoder {
 
   /// Lifecycle events since the last call, in order.
   [[nodiscard]] std::vector<LifecycleEvent> take_lifecycle();
-  /// Processes that began a collective since the last call.
-  [[nodiscard]] std::set<std::int32_t> take_collective_pids() {
-    return std::exchange(collective_pids_, {});
+  /// Processes that began a collective, a send or a receive since the last call.
+  [[nodiscard]] std::set<std::int32_t> take_communicating() {
+    return std::exchange(communicating_, {});
   }
   /// Places of processes in the process groups that calls were seen on since the last call.
   [[nodiscard]] std::vector<GroupSeat> take_seats();
@@ -154,7 +154,7 @@ class Decoder {
   std::map<std::int32_t, std::set<std::uint64_t>>
       scope_enter_ops_;           // per process: operators that open a scope
   std::vector<trace::Arg> args_;  // scratch of the record in hand
-  std::set<std::int32_t> collective_pids_, named_pids_;
+  std::set<std::int32_t> communicating_, named_pids_;
   std::map<std::pair<std::int32_t, std::uint64_t>, GroupSeat> seats_;  // by process and group
   std::function<void(const CallMark&)> on_call_;
   std::vector<LifecycleEvent> lifecycle_;

@@ -590,15 +590,18 @@ TEST_F(DecoderTest, ASliceThatBeganBeforeItsProbesWereOnIsNone) {
   EXPECT_THAT(slices(), UnorderedElementsAre("addmm 30+5", "backward 11+60"));
 }
 
-TEST_F(DecoderTest, KnowsWhoTookPartInACollective) {
+TEST_F(DecoderTest, KnowsWhoCommunicated) {
   const auto call = probe("allreduce");
   begin(call, 1);
-  EXPECT_THAT(decoder_.take_collective_pids(), IsEmpty());
-  const auto other = probe("allreduce");
-  probes_[other].category = "collective";
-  begin(other, 2);
-  EXPECT_THAT(decoder_.take_collective_pids(), ElementsAre(static_cast<std::int32_t>(kPid)));
-  EXPECT_THAT(decoder_.take_collective_pids(), IsEmpty());
+  EXPECT_THAT(decoder_.take_communicating(), IsEmpty());
+  for (const char* const category : {"collective", "message"}) {
+    const auto other = probe("call");
+    probes_[other].category = category;
+    begin(other, 2);
+    EXPECT_THAT(decoder_.take_communicating(), ElementsAre(static_cast<std::int32_t>(kPid)))
+        << category;
+    EXPECT_THAT(decoder_.take_communicating(), IsEmpty());
+  }
 }
 
 TEST_F(DecoderTest, BelievesOnlySoManyFramesOfAStack) {

@@ -27,8 +27,8 @@ struct FlightCalls {
 ///   another call than most, since calls know their groups. Only if every rank has waited since
 ///   before the first was read, and for kStandstillMinMs: ranks are not read at one moment.
 /// - A rank at work in one place that has made no call for kHangStepMultiple times its longest
-/// pause,
-///   and neither reads nor writes files, hangs; else a note tells both times.
+///   pause, of whose calls none was left out, and neither reads nor writes files, hangs; else a
+///   note tells both times.
 /// Nothing is changed in a job that moves, and little without calls. Pure; any thread.
 void join_flight_calls(const FlightCalls& calls, Diagnosis& job);
 

@@ -13,7 +13,7 @@ import sys
 
 sys.dont_write_bytecode = True
 from kit.job import PATIENCE_S, Events, Job, end_process, start_ticks, wait_for  # noqa: E402,F401
-from kit.kansoku import NO_PERMISSION, ROOT, Recorder, answer, basis, cost, default_kansoku, parser, record, record_command, words  # noqa: E402,F401
+from kit.kansoku import NO_PERMISSION, ROOT, Recorder, answer, basis, cost, default_kansoku, parser, record, record_command, switch_agent, words  # noqa: E402,F401
 from kit.outcome import Impossible, Report, Wrong, expect, need, need_root, need_tool, run  # noqa: E402,F401
 from kit.parts import Part, Parts, commit_of_tree, read_lines, run_until_stopped  # noqa: E402,F401
 from kit.softgpu import compile_for_device, differences, is_sanitized, need_clang, read_counts, remove_files, the_file  # noqa: E402,F401

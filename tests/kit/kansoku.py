@@ -63,6 +63,13 @@ def record(kansoku, trace, *options, of=(), pids=(), **run_options):
                           **{"capture_output": True, "text": True, "check": False, **run_options})
 
 
+def switch_agent(kansoku, state, word):
+    """`word`: pause or resume; returns when the probes are detached or attached."""
+    done = subprocess.run([kansoku, "watch", "--control", word, "--state", state], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Wrong(f"kansoku watch --control {word}: {done.stderr.strip()}")
+
+
 class Recorder(Job):
     """Records processes while its block lasts: attached when it begins, the file whole behind it. `said`: its lines of standard error."""
 

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import statistics
-import subprocess
 import tempfile
 import time
 
@@ -65,18 +64,13 @@ def with_record(lab, job, folder):
 
 
 def with_agent(lab, job, folder):
-    state = os.path.join(folder, "state")
-
-    def control(word):
-        return subprocess.run([lab.kansoku, "watch", "--control", word, "--state", state], capture_output=True, text=True, check=False)
-    windows = []
+    state, windows = os.path.join(folder, "state"), []
     with open(os.path.join(folder, "log"), "w+", encoding="utf-8") as log:
         with kit.Job([lab.kansoku, "watch", "--state", state, "--no-history"], "SIGINT", 30, stdout=log, stderr=log) as agent:
             agent.wait_for(lambda: ": learning" in open(log.name, encoding="utf-8").read(), "a job that the agent learns")
             for index in range(2 * PAIRS):
                 is_on = index % 4 in (0, 3)
-                done = control("resume" if is_on else "pause")
-                kit.expect(done.returncode == 0, f"watch --control: {done.stderr.strip()}")
+                kit.switch_agent(lab.kansoku, state, "resume" if is_on else "pause")
                 windows.append(window(is_on, job))
     return windows, []
 

@@ -10,7 +10,6 @@ The agent is switched by `kansoku watch --control pause|resume --state DIR`, whi
 """
 import os
 import statistics
-import subprocess
 import sys
 import time
 
@@ -34,18 +33,13 @@ def resident_bytes(pid):
         return next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmRSS:"))
 
 
-def control(options, state, word):
-    done = subprocess.run([options.kansoku, "watch", "--control", word, "--state", state], capture_output=True, text=True, check=False)
-    expect(done.returncode == 0, f"kansoku watch --control {word}: {done.stderr.strip()}")
-
-
 def alternate(options, state, job, agent):
     """Windows on, off, off, on, ...: drift of the machine falls on both alike."""
     windows, pid = [], agent.process.pid
     cpu, resident = {True: [0.0, 0.0], False: [0.0, 0.0]}, 0
     for index in range(2 * options.pairs):
         is_on = index % 4 in (0, 3)
-        control(options, state, "resume" if is_on else "pause")
+        kit.switch_agent(options.kansoku, state, "resume" if is_on else "pause")
         time.sleep(SETTLE_S)
         begin_s, used = time.time(), cpu_seconds(pid)
         pause(options.window_s, job, agent)

@@ -65,7 +65,7 @@ class BpfSource final : public Source {
     return decoder_.take_lifecycle();
   }
   [[nodiscard]] std::set<std::int32_t> take_communicating() override {
-    return decoder_.take_collective_pids();
+    return decoder_.take_communicating();
   }
   [[nodiscard]] std::vector<GroupSeat> take_seats() override { return decoder_.take_seats(); }
   [[nodiscard]] std::set<std::int32_t> take_neighbours() override {

@@ -258,7 +258,8 @@ inline constexpr char kAllArrived[] =
     "every rank has arrived: the cause is the network or a deadlock inside the library, no "
     "single rank";
 inline constexpr char kMembersUnseen[] =
-    "{} members of its group were seen in none of its calls: whether they have arrived is not "
+    "members of its group that were seen in none of its calls: {}; whether they have arrived is "
+    "not "
     "known";
 inline constexpr char kSameStack[] = "same stack in {} of {} samples since then";
 inline constexpr char kStandsIn[] = "it stands in {} ({}:{}), called from there";
